@@ -1,0 +1,1 @@
+"""Ablab: an ablation lab for decoder-only language models."""
