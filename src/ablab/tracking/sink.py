@@ -1,0 +1,79 @@
+"""What a tracker is: three calls, whatever stands behind them.
+
+`metrics.jsonl` is the truth and is written by the training loop itself; a sink only shows the same rows to
+somebody. A sink may refuse to start (`UsageError`: bad settings, unwritable folder) but never ends a run
+that is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+STATES = ("finished", "diverged", "failed", "interrupted")
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """Everything a tracker needs to know about a run before its first row."""
+
+    id: str  # derived from what determines the result; the same after a resume
+    name: str  # for people: choices and seed
+    group: str  # the variant; its seeds share it
+    job_type: str
+    tags: tuple[str, ...]  # the studies that ask for this run
+    config: dict[str, Any]  # plain nested dict, resolved
+    runs_dir: Path
+    run_dir: Path
+    resumed: bool = False
+    notes: str | None = None
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Where the rows of one run are shown."""
+
+    def start(self, info: RunInfo) -> None:
+        """Open the run, or open it again after an interruption. Raises `UsageError` if it cannot."""
+
+    def log(self, row: Mapping[str, object]) -> None:
+        """Show one row of `metrics.jsonl`: `step`, `tokens` and any metrics; None stands for not finite."""
+
+    def log_text(self, key: str, text: str, step: int) -> None:
+        """Show a text, for example a sample of what the model writes after `step` steps."""
+
+    def log_figure(self, key: str, path: Path, step: int) -> None:
+        """Show the image file `path`."""
+
+    def log_artifact(self, name: str, kind: str, paths: list[Path]) -> None:
+        """Keep copies of files (`kind`: model, dataset) where the sink stores files, if it was asked to."""
+
+    def finish(self, state: str, summary: Mapping[str, object]) -> None:
+        """Close the run with its outcome: finished, diverged, failed or interrupted."""
+
+
+@dataclass
+class NullSink:
+    """`tracker=none`: shows nothing, writes nothing."""
+
+    messages: list[str] = field(default_factory=list)
+
+    def start(self, info: RunInfo) -> None:
+        """Nothing to open."""
+
+    def log(self, row: Mapping[str, object]) -> None:
+        """Nothing to show."""
+
+    def log_text(self, key: str, text: str, step: int) -> None:
+        """Nothing to show."""
+
+    def log_figure(self, key: str, path: Path, step: int) -> None:
+        """Nothing to show."""
+
+    def log_artifact(self, name: str, kind: str, paths: list[Path]) -> None:
+        """Nothing to keep."""
+
+    def finish(self, state: str, summary: Mapping[str, object]) -> None:
+        """Nothing to close."""
