@@ -1,0 +1,228 @@
+"""The decoder: puts the chosen parts together.
+
+ids (B, T) -> embedding (B, T, D) -> L blocks -> final norm, where there is one -> head -> logits (B, T, V).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor, nn
+
+from . import registry
+from .components.context import Cache, Context, attention_mask
+from .components.embedding import TiedHead
+from .components.ffn import base_width
+from .components.init import Kind, seeded, stream_seed
+from .components.loss import IGNORE, summed_loss
+from .components.position import Position
+from .errors import UsageError
+
+
+class DecoderLM(nn.Module):
+    """A decoder-only language model, token ids (B, T) to logits (B, T, V).
+
+    Raises:
+        UsageError: an id outside the vocabulary (on the CPU), or more tokens than `context_length`.
+    """
+
+    def __init__(
+        self,
+        embedding: Any,
+        position: Position,
+        layers: Sequence[nn.Module],
+        final_norm: Any,
+        context_length: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.context_length, self.dropout = context_length, dropout
+        self.token_embeddings = embedding.table
+        self.position = position
+        self.layers = nn.ModuleList(layers)
+        self.ln_final = final_norm
+        self.lm_head = embedding.head
+
+    @property
+    def vocab_size(self) -> int:
+        return self.lm_head.weight.shape[0]
+
+    def hidden(self, ids: Tensor, mask: Tensor | None = None, cache: Sequence[Cache] | None = None) -> Tensor:
+        """What the head sees, (B, T, D). For the arguments see `forward`."""
+        past = cache[0].length if cache else 0
+        length = ids.shape[1]
+        if past + length > self.context_length:
+            raise UsageError(
+                f"{past + length} tokens are more than model.context_length={self.context_length}"
+            )
+        if mask is None:
+            positions = torch.arange(past, past + length, device=ids.device)
+        else:
+            positions = (mask.long().cumsum(-1) - 1).clamp(min=0)[:, past:]
+        dropout = self.dropout if self.training else 0.0
+        see = attention_mask(length, past, mask, ids.device)
+        context = Context(self.position, self.position.tables(positions), see, dropout)
+        x = self.position.embed(self.token_embeddings(ids), positions)
+        x = nn.functional.dropout(x, dropout)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, context, None if cache is None else cache[i])
+        return x if self.ln_final is None else self.ln_final(x)
+
+    def forward(
+        self, ids: Tensor, mask: Tensor | None = None, cache: Sequence[Cache] | None = None
+    ) -> Tensor:
+        """Logits (B, T, V) of the token after each of `ids` (B, T).
+
+        Args:
+            mask: (B, S) boolean, True = a real token, over the cached tokens and `ids`; rows are padded on the left.
+            cache: one per layer, see `new_cache`; `ids` then continue what it holds, and it grows.
+        """
+        return self.lm_head(self.hidden(ids, mask, cache))
+
+    def loss(self, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum of the cross-entropies in nats (float32 or wider) and the number of targets, both without axes.
+
+        `ids` and `targets` are (B, T); targets of -100 do not count.
+        """
+        flat = targets.flatten()
+        return summed_loss(self.hidden(ids).flatten(0, 1), self.lm_head, flat), (flat != IGNORE).sum()
+
+    def new_cache(self) -> list[Cache]:
+        """An empty key-value cache, one part per layer."""
+        return [Cache(self.context_length) for _ in self.layers]
+
+
+def build_model(cfg: DictConfig | Mapping[str, Any], vocab_size: int) -> DecoderLM:
+    """The model that a config describes, initialised from `seeds.init` and `seeds.salt`.
+
+    The weights depend on nothing but the config and `vocab_size`; PyTorch's global random state is left alone.
+
+    Raises:
+        UsageError: an unknown option, or sizes that do not fit together.
+    """
+    cfg = _config(cfg)
+    sizes = cfg.model
+    for key in ("d_model", "n_layers", "n_heads", "context_length"):
+        if sizes[key] < 1:
+            raise UsageError(f"model.{key} must be at least 1, not {sizes[key]}")
+    if not 0 <= sizes.dropout < 1:
+        raise UsageError(f"model.dropout must lie in [0, 1), not {sizes.dropout}")
+    if vocab_size < 1:
+        raise UsageError(f"the vocabulary must have at least one token, not {vocab_size}")
+    width, heads = sizes.d_model, sizes.n_heads
+    seed, salt = cfg.seeds.init, cfg.seeds.salt
+
+    def make(slot: str, *arguments: Any, name: str = "", **options: Any) -> Any:
+        # Parts that draw in their constructor draw from a stream of their own, too.
+        with seeded(seed, salt, name or slot):
+            return registry.get(slot, cfg.choices[slot])(*arguments, **(_options(cfg, slot) | options))
+
+    ffn_options = _ffn_options(cfg)
+    layers = []
+    for i in range(sizes.n_layers):
+        attn = make("attention", width, heads, name=f"layers.{i}.attn")
+        ffn = make("ffn", width, name=f"layers.{i}.ffn", **ffn_options)
+        layers.append(make("block", width, attn, ffn, lambda: make("norm", width), name=f"layers.{i}"))
+    position = make("position", width, heads, sizes.context_length)
+    final = layers[0].final_norm if sizes.final_norm is None else sizes.final_norm
+    model = DecoderLM(
+        make("embedding", vocab_size, width),
+        position,
+        layers,
+        make("norm", width) if final else None,
+        sizes.context_length,
+        sizes.dropout,
+    )
+    _initialise(model, make("init", sizes.n_layers, width), seed, salt)
+    return model
+
+
+def matrices(model: DecoderLM) -> dict[str, tuple[nn.Parameter, Kind]]:
+    """Every matrix of the model by name, and what it does: all parameters of two axes or more outside the norms.
+
+    The writer to the residual stream of a part is the one its class names in `residual_projection`, and without
+    that its last Linear with d_model rows.
+    """
+    kinds: dict[str, Kind] = {"token_embeddings.weight": "embedding", "lm_head.weight": "head"}
+    if isinstance(model.lm_head, TiedHead):
+        kinds["token_embeddings.weight"] = "tied"
+    for i, layer in enumerate(model.layers):
+        for part in ("attn", "ffn"):
+            writer = _residual_projection(getattr(layer, part), model.token_embeddings.embedding_dim)
+            kinds[f"layers.{i}.{part}.{writer}.weight"] = "residual"
+    norms = tuple(
+        f"{name}."
+        for name, _ in model.named_modules()
+        if name.rsplit(".", 1)[-1] in ("ln1", "ln2", "ln_final")
+    )
+    return {
+        name: (parameter, kinds.get(name, "inner"))
+        for name, parameter in model.named_parameters()
+        if parameter.dim() > 1 and not name.startswith(norms)
+    }
+
+
+def resolved_d_ff(cfg: DictConfig | Mapping[str, Any]) -> int | None:
+    """The FFN width that `build_model` uses; None for an FFN that has no `d_ff`."""
+    return _ffn_options(_config(cfg)).get("d_ff")
+
+
+def ffn_budget(cfg: DictConfig | Mapping[str, Any]) -> int:
+    """Parameters that one layer's FFN should have, 3 D W, with W from `model.ffn_width` or the rule."""
+    sizes = _config(cfg).model
+    width = base_width(sizes.d_model) if sizes.ffn_width is None else sizes.ffn_width
+    if width < 1:
+        raise UsageError(f"model.ffn_width must be at least 1, not {width}")
+    return 3 * sizes.d_model * width
+
+
+def _config(cfg: DictConfig | Mapping[str, Any]) -> DictConfig:
+    return cfg if isinstance(cfg, DictConfig) else OmegaConf.create(dict(cfg))
+
+
+def _options(cfg: DictConfig, slot: str) -> dict[str, Any]:
+    return dict(OmegaConf.to_container(cfg.get(slot) or OmegaConf.create({}), resolve=True))  # type: ignore[arg-type]
+
+
+def _ffn_options(cfg: DictConfig) -> dict[str, Any]:
+    """Options of the FFN, with `d_ff` solved from the budget where it is not given."""
+    options = _options(cfg, "ffn")
+    cls = registry.get("ffn", cfg.choices.ffn)
+    if "d_ff" not in registry.keywords(cls) or options.get("d_ff") is not None:
+        return options
+    budget, width = ffn_budget(cfg), cfg.model.d_model
+
+    def count(d_ff: int) -> int:
+        with torch.device("meta"):
+            return sum(p.numel() for p in cls(width, **(options | {"d_ff": d_ff})).parameters())
+
+    # Parameters grow linearly with the width, so that two counts give the line.
+    low = max(1, budget // (3 * width))
+    at_low, at_high = count(low), count(2 * low)
+    slope = (at_high - at_low) / low
+    return options | {"d_ff": max(1, round(low + (budget - at_low) / slope)) if slope > 0 else low}
+
+
+def _residual_projection(part: nn.Module, d_model: int) -> str | None:
+    named = getattr(part, "residual_projection", None)
+    if named is not None:
+        return named
+    writers = [n for n, m in part.named_modules() if isinstance(m, nn.Linear) and m.out_features == d_model]
+    return writers[-1] if writers else None
+
+
+@torch.no_grad()
+def _initialise(model: DecoderLM, init: Any, seed: int, salt: int) -> None:
+    for name, (parameter, kind) in matrices(model).items():
+        if parameter.is_meta:
+            continue
+        # Drawn in float32 on the CPU: the same numbers on every device and in every dtype.
+        draw = torch.empty(parameter.shape, dtype=torch.float32, device="cpu")
+        init.fill(draw, kind, torch.Generator().manual_seed(stream_seed(seed, salt, name)))
+        parameter.copy_(draw)
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module.bias is not None and not module.bias.is_meta:
+            module.bias.zero_()

@@ -1,0 +1,1 @@
+"""Studies: from a command to cells, from cells to runs in the pool, from runs to outcomes."""
