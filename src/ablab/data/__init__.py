@@ -1,8 +1,9 @@
 """Text to tokens on disk to batches. Numpy only: training moves the arrays to its device."""
 
 from .batches import Batches, batch_hash
-from .corpus import CORPORA, Split, corpus
-from .prepare import TokenData, check_length, open_data, prepare
+from .building import prepare
+from .corpora import CORPORA, Split, corpus
+from .token_data import TokenData, check_length, open_data
 from .tokenizer import Tokenizer, load_tokenizer
 from .tokens import open_tokens, write_tokens
 from .windows import EvalWindows, eval_windows

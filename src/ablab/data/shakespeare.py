@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ..errors import UsageError
-from .corpus import Split, corpus
+from .corpora import Split, corpus
 from .packages import package_folder
 
 #: Whole plays: a tragedy and a comedy whose characters appear in no other play.

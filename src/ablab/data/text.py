@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from ..errors import UsageError
-from .corpus import Split, corpus
+from .corpora import Split, corpus
 
 
 @corpus("text")
@@ -28,9 +28,11 @@ def text(*, path: str | None = None, val_fraction: float = 0.1) -> Split:
     """
     if path is None:
         raise UsageError("data.path is not set: data=text reads a file or a folder of .txt files")
-    if isinstance(val_fraction, bool) or not 0 < val_fraction < 1:
-        raise UsageError(f"data.val_fraction={val_fraction} is out of range: it must be above 0 and below 1")
-    root = Path(path).expanduser()
+    if not isinstance(val_fraction, float) or not 0 < val_fraction < 1:
+        raise UsageError(
+            f"data.val_fraction={val_fraction} is out of range: it must be a number above 0 and below 1"
+        )
+    root = Path(str(path)).expanduser()
     if root.is_dir():
         files = sorted(_text_files(root), key=lambda file: file.relative_to(root).as_posix())
         if not files:

@@ -9,7 +9,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,50 +17,15 @@ import numpy as np
 from filelock import FileLock
 
 from ..errors import UsageError
-from .corpus import Split, read_corpus
-from .tokenizer import Tokenizer, build_tokenizer, load_tokenizer
-from .tokens import open_tokens, write_tokens
-from .windows import check_window
+from .corpora import Split, read_corpus
+from .token_data import FACTS, TOKENIZER, TokenData, open_data
+from .tokenizer import Tokenizer, build_tokenizer
+from .tokens import write_tokens
 
 log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]  # characters done, characters in all
 
 _FORMAT = 1  # part of the key: raise it when the same text and options would give other files
-_META, _TOKENIZER = "data.json", "tokenizer.json"
-
-
-@dataclass(frozen=True)
-class TokenData:
-    """A prepared corpus.
-
-    train, val: ids, memory-mapped, shape (tokens,), documents joined by eot. val_bytes, train_bytes: UTF-8
-    bytes of the text. hash: hex, of tokens, tokenizer and split. unigram_entropy: nats per validation token
-    of the best guess without context, the training frequencies (plus one, so that an unseen token has some).
-    """
-
-    train: np.ndarray
-    val: np.ndarray
-    tokenizer: Tokenizer
-    hash: str
-    train_bytes: int
-    val_bytes: int
-    unigram_entropy: float
-    folder: Path
-    facts: dict[str, Any]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def vocab_size(self) -> int:
-        return self.tokenizer.vocab_size
-
-    def describe(self) -> dict[str, Any]:
-        """Names, sizes and what was held out, as JSON."""
-        return {
-            **self.facts,
-            "hash": self.hash,
-            "unigram_entropy": self.unigram_entropy,
-            "notes": list(self.notes),
-        }
 
 
 def prepare(cfg: Mapping[str, Any], cache_dir: Path, progress: Progress | None = None) -> TokenData:
@@ -84,34 +49,6 @@ def prepare(cfg: Mapping[str, Any], cache_dir: Path, progress: Progress | None =
     for note in notes:
         log.warning("data=%s: %s", name, note)
     return replace(data, facts={**data.facts, "held_out": split.held_out}, notes=notes)
-
-
-def open_data(folder: Path) -> TokenData:
-    """Open the folder that `prepare` built, checking its files; the source text is not needed any more."""
-    folder = Path(folder)
-    try:
-        facts = json.loads((folder / _META).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{folder} holds no prepared data; delete it to have it built again") from error
-    tokenizer = load_tokenizer(folder / _TOKENIZER)
-    return TokenData(
-        train=open_tokens(folder / "train.bin", tokenizer.vocab_size),
-        val=open_tokens(folder / "val.bin", tokenizer.vocab_size),
-        tokenizer=tokenizer,
-        hash=facts.pop("hash"),
-        train_bytes=facts["train"]["bytes"],
-        val_bytes=facts["val"]["bytes"],
-        unigram_entropy=facts.pop("unigram_entropy"),
-        folder=folder,
-        notes=tuple(facts.pop("notes")),
-        facts=facts,
-    )
-
-
-def check_length(data: TokenData, context_length: int) -> None:
-    """A UsageError, naming the split and the tokens found and needed, unless both splits hold one window."""
-    for split, tokens in (("training", data.train), ("validation", data.val)):
-        check_window(len(tokens), context_length, f"the {split} split of {data.facts['corpus']}")
 
 
 def _key(split: Split, kind: str, vocab_size: int | None) -> str:
@@ -153,7 +90,7 @@ def _build(
     folder: Path, split: Split, names: dict[str, str], vocab_size: int | None, progress: Progress | None
 ) -> None:
     tokenizer = build_tokenizer(names["tokenizer"], split.train, vocab_size)
-    tokenizer.save(folder / _TOKENIZER)
+    tokenizer.save(folder / TOKENIZER)
     total = sum(map(len, split.train)) + sum(map(len, split.val))
     done = 0
     facts: dict[str, Any] = {**names, "vocab_size": tokenizer.vocab_size, "tokenizer_size": tokenizer.size}
@@ -190,7 +127,7 @@ def _build(
     )
     content = [tokenizer.hash, files["train"], files["val"]]
     facts["hash"] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    (folder / _META).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    (folder / FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
 
 def _notes(tokenizer: Tokenizer, split: Split, unknown: int) -> list[str]:
