@@ -19,7 +19,7 @@ from filelock import FileLock
 from ..errors import UsageError
 from .corpora import Split, read_corpus
 from .token_data import FACTS, TOKENIZER, TokenData, open_data
-from .tokenizer import Tokenizer, build_tokenizer
+from .tokenizer import Tokenizer, build_tokenizer, check_choice
 from .tokens import write_tokens
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ def prepare(cfg: Mapping[str, Any], cache_dir: Path, progress: Progress | None =
     options = dict(cfg["data"])
     name = str(cfg["choices"]["data"])
     kind, vocab_size = str(options.get("tokenizer") or "char"), options.get("vocab_size")
+    check_choice(kind, vocab_size)
     split = read_corpus(name, options)
     folder = Path(cache_dir) / "tokens" / f"{name}-{kind}-{_key(split, kind, vocab_size)[:16]}"
     if not folder.is_dir():
@@ -93,41 +94,47 @@ def _build(
     tokenizer.save(folder / TOKENIZER)
     total = sum(map(len, split.train)) + sum(map(len, split.val))
     done = 0
+
+    def advance(characters: int) -> None:
+        nonlocal done
+        done += characters
+        if progress is not None:
+            progress(done, total)
+
     facts: dict[str, Any] = {**names, "vocab_size": tokenizer.vocab_size, "tokenizer_size": tokenizer.size}
     files, counts = {}, {}
     for part, documents in (("train", split.train), ("val", split.val)):
-        seen = counts[part] = np.zeros(tokenizer.vocab_size, np.int64)
-
-        def encoded(documents: list[str] = documents, seen: np.ndarray = seen) -> Iterator[np.ndarray]:
-            nonlocal done
-            for number, text in enumerate(documents):
-                for piece in tokenizer.pieces(text):
-                    ids = tokenizer.encode_array(piece)
-                    seen += np.bincount(ids, minlength=len(seen))
-                    yield ids
-                    done += len(piece)
-                    if progress is not None:
-                        progress(done, total)
-                if number < len(documents) - 1:
-                    seen[tokenizer.eot_id] += 1
-                    yield np.array([tokenizer.eot_id])
-
-        files[part] = write_tokens(folder / f"{part}.bin", encoded(), tokenizer.vocab_size)
+        counts[part] = np.zeros(tokenizer.size, np.int64)
+        ids = _ids(tokenizer, documents, counts[part], advance)
+        files[part] = write_tokens(folder / f"{part}.bin", ids, tokenizer.vocab_size)
         facts[part] = {
             "documents": len(documents),
             "characters": sum(map(len, documents)),
             "bytes": sum(len(text.encode("utf-8")) for text in documents),
             "tokens": files[part]["tokens"],
         }
-    facts["unknown"] = int(counts["val"][tokenizer.unk_id]) if tokenizer.unk_id is not None else 0
+    facts["unknown"] = 0 if tokenizer.unk_id is None else int(counts["val"][tokenizer.unk_id])
     facts["held_out"] = split.held_out
     facts["notes"] = _notes(tokenizer, split, facts["unknown"])
-    facts["unigram_entropy"] = _unigram_entropy(
-        counts["train"][: tokenizer.size], counts["val"][: tokenizer.size]
-    )
+    facts["unigram_entropy"] = _unigram_entropy(counts["train"], counts["val"])
     content = [tokenizer.hash, files["train"], files["val"]]
     facts["hash"] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     (folder / FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+
+
+def _ids(
+    tokenizer: Tokenizer, documents: list[str], counts: np.ndarray, advance: Callable[[int], None]
+) -> Iterator[np.ndarray]:
+    """Ids of the documents joined by eot, piece by piece; adds how often each occurs to `counts`."""
+    for number, text in enumerate(documents):
+        if number > 0:
+            counts[tokenizer.eot_id] += 1
+            yield np.array([tokenizer.eot_id])
+        for piece in tokenizer.pieces(text):
+            ids = tokenizer.encode_array(piece)
+            counts += np.bincount(ids, minlength=len(counts))
+            yield ids
+            advance(len(piece))
 
 
 def _notes(tokenizer: Tokenizer, split: Split, unknown: int) -> list[str]:

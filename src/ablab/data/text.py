@@ -29,9 +29,7 @@ def text(*, path: str | None = None, val_fraction: float = 0.1) -> Split:
     if path is None:
         raise UsageError("data.path is not set: data=text reads a file or a folder of .txt files")
     if not isinstance(val_fraction, float) or not 0 < val_fraction < 1:
-        raise UsageError(
-            f"data.val_fraction={val_fraction} is out of range: it must be a number above 0 and below 1"
-        )
+        raise UsageError(f"data.val_fraction={val_fraction}: it must be a number above 0 and below 1")
     root = Path(str(path)).expanduser()
     if root.is_dir():
         files = sorted(_text_files(root), key=lambda file: file.relative_to(root).as_posix())

@@ -132,19 +132,25 @@ class ByteTokenizer(Tokenizer):
 KINDS = ("char", "byte", "bpe")
 
 
+def check_choice(kind: str, vocab_size: int | None) -> None:
+    """A UsageError for an unknown `data.tokenizer` or a `data.vocab_size` that no tokenizer could have."""
+    if kind not in KINDS:
+        raise unknown("tokenizer: data.tokenizer =", str(kind), KINDS)
+    whole = isinstance(vocab_size, int) and not isinstance(vocab_size, bool)
+    if vocab_size is not None and not (whole and 1 <= vocab_size <= 1 << 32):
+        raise UsageError(f"data.vocab_size={vocab_size} must be null or a whole number from 1 to {1 << 32}")
+
+
 def build_tokenizer(kind: str, train: list[str], vocab_size: int | None) -> Tokenizer:
     """The tokenizer `data.tokenizer=kind`, made from the training documents alone."""
-    if vocab_size is not None and (isinstance(vocab_size, bool) or not isinstance(vocab_size, int)):
-        raise UsageError(f"data.vocab_size={vocab_size!r} is no whole number")
+    check_choice(kind, vocab_size)
     if kind == "char":
         return CharTokenizer(set().union(*train), vocab_size)
     if kind == "byte":
         return ByteTokenizer(vocab_size)
-    if kind == "bpe":
-        from .bpe import train_bpe
+    from .bpe import train_bpe
 
-        return train_bpe(train, vocab_size)
-    raise unknown("tokenizer: data.tokenizer =", str(kind), KINDS)
+    return train_bpe(train, vocab_size)
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
