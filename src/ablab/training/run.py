@@ -1,0 +1,243 @@
+"""One run in training: its parts, and what happens to it between steps. The order of things is in loop.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from ..data import Batches, TokenData, eval_windows
+from ..errors import UsageError
+from ..model import build_model
+from ..registry import get
+from ..runfolder import CHECKPOINTS
+from ..tracking.sink import Sink
+from . import checkpoint, resume
+from .device import Runtime
+from .environment import peak_memory
+from .evaluate import Evaluation, Evaluator
+from .facts import facts
+from .feed import Feed
+from .metrics import Meter, MetricsFile
+from .optimizer import parameter_groups
+from .outcome import Outcome, Progress
+from .state import TrainState, random_states, seed_noise, set_random_states
+from .status import Status
+
+log = logging.getLogger(__name__)
+
+
+class Run:
+    """The parts of a run, built from its config, and its state."""
+
+    def __init__(
+        self,
+        cfg: DictConfig,
+        run_dir: Path,
+        data: TokenData,
+        where: Runtime,
+        status: Status,
+        sinks: Sequence[Sink],
+        report: Callable[[Progress], None],
+    ) -> None:
+        t, length = cfg.train, cfg.model.context_length
+        self.cfg, self.run_dir, self.data, self.where = cfg, run_dir, data, where
+        self.status, self.sinks, self.report = status, sinks, report
+        self.steps, self.clip = t.steps, t.grad_clip or None
+        self.tokens_per_step = t.batch_size * t.grad_accum * length
+        self.model = build_model(cfg, data.vocab_size).to(where.device)
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        options: Any = OmegaConf.to_container(cfg.optimizer, resolve=True)
+        self.optimizer = get("optimizer", cfg.choices.optimizer)(parameter_groups(self.model), **options)
+        for group in self.optimizer.param_groups:
+            group["peak"] = float(group["lr"])
+        self.schedule = get("schedule", cfg.choices.schedule)(t.steps, **cfg.schedule)
+        batches = Batches(data.train, length, t.batch_size * t.grad_accum, cfg.seeds.data, cfg.data.order)
+        self.feed = Feed(batches, t.grad_accum, where)
+        tokens_per_byte = len(data.val) / data.val_bytes
+        self.evaluate = Evaluator(eval_windows(data.val, length), t.eval_batch_size, tokens_per_byte, where)
+        self.state, self.meter = TrainState(), Meter(where)
+        self.progress = Progress(0, t.steps, None, None, None, None, 0.0, None)
+        self._folder = run_dir / CHECKPOINTS
+        self._saved: tuple[int, bool] | None = None
+        self._clock = self._told = time.perf_counter()
+        seed_noise(cfg.seeds.init)
+        status.update(write=True, **facts(cfg, data, where.device))
+
+    def restore(self) -> None:
+        """Take over the checkpoint that there is, whole or not at all, cut metrics.jsonl to it, and open that
+        file.
+
+        Raises:
+            UsageError: the checkpoint belongs to another run.
+        """
+        found = resume.own(self.cfg, self.run_dir, self.data.hash)
+        if found.content is not None:
+            self._load(found.content)
+            self._saved = (self.state.step, self.state.settled)
+        elif self.cfg.train.resume_from:
+            found = resume.other(self.cfg, self.cfg.train.resume_from, self.data.hash)
+            self._load(found.content or {})
+            if found.best is not None:
+                checkpoint.write(self._folder / checkpoint.BEST, found.best)
+            else:
+                self.state.best_loss = self.state.best_step = None
+        self.metrics = MetricsFile(self.run_dir, found.lines)
+        for row in found.unseen:
+            self._show(row)
+
+    def look(self) -> tuple[dict[str, float], int]:
+        """Wait for the device and stop the clock: (numbers since the last line, first step that went wrong or
+        0)."""
+        numbers, bad_step = self.meter.read()
+        now = time.perf_counter()
+        self.state.seconds += now - self._clock
+        self._clock = now
+        return numbers, bad_step
+
+    def restart_clock(self) -> None:
+        """Training time goes on from now: evaluation and saving do not count."""
+        self._clock = time.perf_counter()
+
+    def write_row(self, numbers: dict[str, float] | None, evaluation: Evaluation | None) -> None:
+        """One row for this step: training numbers since the last line that had them, and the evaluation."""
+        s = self.state
+        row: dict[str, Any] = {"step": s.step, "tokens": s.step * self.tokens_per_step}
+        if numbers is not None:
+            spent = s.seconds - s.line_seconds
+            done = (s.step - s.line_step) * self.tokens_per_step
+            row |= numbers | {"lr": self.rate(), "tokens_per_second": done / spent if spent > 0 else None}
+            s.line_step, s.line_seconds = s.step, s.seconds
+            self.meter.restart()
+        if evaluation is not None:
+            row |= evaluation.row()
+        self._show(self.metrics.write(row | {"seconds": s.seconds}))
+
+    def note(self, evaluation: Evaluation) -> None:
+        """Remember a good evaluation: the first loss, the hash of the data so far, and the weights if they
+        are best."""
+        s = self.state
+        s.batch_hash_at[str(s.step)] = s.batch_hash
+        if s.first_loss is None:
+            s.first_loss = evaluation.loss
+        if (s.best_loss is None or evaluation.loss < s.best_loss) and checkpoint.is_finite(self.parameters):
+            s.best_loss, s.best_step = evaluation.loss, s.step
+            content = {
+                "model": self.model.state_dict(),
+                "step": s.step,
+                "loss": evaluation.loss,
+            } | self._identity()
+            checkpoint.write(self._folder / checkpoint.BEST, content)
+        self.status.update(**self._summary())
+
+    def save(self) -> bool:
+        """Save everything needed to go on; False, and nothing saved, if a weight is not finite."""
+        s = self.state
+        if self._saved == (s.step, s.settled):
+            return True
+        if not checkpoint.is_finite(self.parameters):
+            return False
+        self.metrics.sync()
+        content = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "meter": self.meter.state(),
+            "random": random_states(self.where.device),
+        }
+        content |= dataclasses.asdict(s) | self._identity()
+        checkpoint.write(self._folder / checkpoint.LAST, content, keep=self._folder / checkpoint.PREVIOUS)
+        self._saved = (s.step, s.settled)
+        return True
+
+    def rate(self, step: int | None = None) -> float:
+        """Learning rate of the step that ended at `step`, by default the last one."""
+        scale = self.state.scale if step is None or step == self.state.step else self.schedule.scale(step - 1)
+        return self.optimizer.param_groups[0]["peak"] * (scale or 0.0)
+
+    def tell(self) -> None:
+        """Report progress, at most once a second."""
+        now = time.perf_counter()
+        if now - self._told >= 1:
+            self._tell(self.state.seconds + now - self._clock)
+
+    def interrupt(self, reason: str) -> Outcome:
+        """Save where the run is and end it; if it went wrong since the last look, that is its outcome
+        instead."""
+        _, bad_step = self.look()
+        if bad_step:
+            return self.diverge(bad_step, "loss or gradient is not finite")
+        if not self.save():
+            return self.diverge(self.state.step, "weights are not finite")
+        return self._end("interrupted", self.state.step, reason)
+
+    def diverge(self, step: int, reason: str) -> Outcome:
+        """End the run as diverged; the last good checkpoint stays."""
+        self.status.update(lr=self.rate(step))
+        log.warning("diverged at step %d: %s (learning rate %.3g)", step, reason, self.rate(step))
+        return self._end("diverged", step, reason)
+
+    def finish(self) -> Outcome:
+        """End the run as finished and leave its weights where others can load them."""
+        metadata = {"format": "pt", "step": str(self.state.step)}
+        checkpoint.write_weights(self._folder / checkpoint.WEIGHTS, self.model.state_dict(), metadata)
+        return self._end("finished", self.state.step, None)
+
+    def _end(self, state: str, step: int, reason: str | None) -> Outcome:
+        if state != "interrupted":
+            (self._folder / checkpoint.PREVIOUS).unlink(missing_ok=True)
+        summary = self._summary()
+        self.status.update(**summary)
+        return Outcome(state, step, reason, summary)
+
+    def _load(self, content: dict[str, Any]) -> None:
+        self.model.load_state_dict(content["model"], strict=True)
+        fresh = [{key: group.get(key) for key in ("names", "fused")} for group in self.optimizer.param_groups]
+        saved = [group.get("names") for group in content["optimizer"]["param_groups"]]
+        if saved != [group["names"] for group in fresh]:
+            raise UsageError("the checkpoint's optimiser holds other parameters than this model has")
+        self.optimizer.load_state_dict(content["optimizer"])
+        for group, own in zip(self.optimizer.param_groups, fresh, strict=True):
+            group["fused"] = own["fused"]  # belongs to the device, not to the run
+        self.state = TrainState.of(content)
+        self.meter.load(content["meter"])
+        set_random_states(content["random"], self.where.device)
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "config": OmegaConf.to_yaml(self.cfg, resolve=True),
+            "data_hash": self.data.hash,
+            "tokenizer_hash": self.data.tokenizer.hash,
+            "vocab_size": self.data.vocab_size,
+        }
+
+    def _summary(self) -> dict[str, Any]:
+        s = self.state
+        best = None if s.best_loss is None else {"loss": s.best_loss, "step": s.best_step}
+        return {
+            "first_loss": s.first_loss,
+            "best": best,
+            "batch_hash": s.batch_hash,
+            "batch_hash_at": dict(s.batch_hash_at),
+            "seconds": s.seconds,
+            "peak_memory": peak_memory(self.where.device),
+        }
+
+    def _show(self, row: dict[str, Any]) -> None:
+        for sink in self.sinks:
+            sink.log(row)
+        new = {"train_loss": row.get("train/loss"), "val_loss": row.get("val/loss"), "lr": row.get("lr"),
+               "tokens_per_second": row.get("tokens_per_second")}  # fmt: skip
+        self.progress = dataclasses.replace(self.progress, **{k: v for k, v in new.items() if v is not None})
+        self._tell(self.state.seconds)
+
+    def _tell(self, seconds: float) -> None:
+        step = self.state.step
+        left = seconds / step * (self.steps - step) if step else None
+        self.progress = dataclasses.replace(self.progress, step=step, seconds=seconds, seconds_left=left)
+        self._told = time.perf_counter()
+        self.report(self.progress)
