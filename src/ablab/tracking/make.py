@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from ablab.errors import UsageError
+from ablab.errors import unknown
 from ablab.tracking.sink import NullSink, Sink
 
 CHOICES = ("wandb", "none", "tensorboard")
@@ -27,6 +26,4 @@ def make_sinks(choice: str, tracker_cfg: Mapping[str, Any]) -> list[Sink]:
         from ablab.tracking.tensorboard_sink import TensorBoardSink
 
         return [TensorBoardSink(tracker_cfg)]
-    close = difflib.get_close_matches(str(choice), CHOICES, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise UsageError(f"tracker={choice}: unknown tracker, choose one of {', '.join(CHOICES)}{hint}")
+    raise unknown("tracker", choice, CHOICES)

@@ -8,7 +8,7 @@ that is under way.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -39,13 +39,16 @@ class Sink(Protocol):
         """Open the run, or open it again after an interruption. Raises `UsageError` if it cannot."""
 
     def log(self, row: Mapping[str, object]) -> None:
-        """Show one row of `metrics.jsonl`: `step`, `tokens` and any metrics; None stands for not finite."""
+        """Show one row of `metrics.jsonl`: `step`, `tokens` and any metrics; None stands for not finite.
+
+        Rows come in the order of their steps and one per step, with everything known at that step in it.
+        """
 
     def log_text(self, key: str, text: str, step: int) -> None:
-        """Show a text, for example a sample of what the model writes after `step` steps."""
+        """Show a text, for example what the model writes after `step` steps. Call it before `log` of that step."""
 
     def log_figure(self, key: str, path: Path, step: int) -> None:
-        """Show the image file `path`."""
+        """Show the PNG file `path`. Call it before `log` of that step."""
 
     def log_artifact(self, name: str, kind: str, paths: list[Path]) -> None:
         """Keep copies of files (`kind`: model, dataset) where the sink stores files, if it was asked to."""
@@ -54,11 +57,8 @@ class Sink(Protocol):
         """Close the run with its outcome: finished, diverged, failed or interrupted."""
 
 
-@dataclass
 class NullSink:
     """`tracker=none`: shows nothing, writes nothing."""
-
-    messages: list[str] = field(default_factory=list)
 
     def start(self, info: RunInfo) -> None:
         """Nothing to open."""

@@ -19,7 +19,6 @@ class WandbOptions:
     mode: str = "auto"
     project: str = "ablab"
     entity: str | None = None
-    job_type: str | None = None
     init_timeout: float = 15.0
     finish_timeout: float = 20.0
     flush_interval: float = 0.5
@@ -41,7 +40,9 @@ class WandbOptions:
         for name in ("init_timeout", "finish_timeout", "flush_interval"):
             value = getattr(options, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 3600:
-                raise UsageError(f"tracker.{name}={value}: a number of seconds above 0 and up to 3600 is needed")
+                raise UsageError(
+                    f"tracker.{name}={value}: a number of seconds above 0 and up to 3600 is needed"
+                )
         return options
 
 
@@ -57,8 +58,7 @@ def client_settings(options: WandbOptions, runs_dir: Path) -> dict[str, Any]:
         "finish_timeout": options.finish_timeout,
         # The run's log belongs to run.log; capturing it again costs time and reorders lines.
         "console": "off",
-        "show_info": False,
-        "quiet": True,
+        "silent": True,
         # Start-up work whose result is in config.yaml and status.json anyway.
         "disable_git": True,
         "disable_code": True,
