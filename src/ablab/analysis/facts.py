@@ -1,0 +1,127 @@
+"""`report.json`: everything the report states, as plain data. Text, tables and figures are made from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ablab.analysis import checks
+from ablab.analysis.cells import METRIC, STATES, Row, Table, assemble, baseline_row
+from ablab.analysis.curves import best_point
+from ablab.analysis.inference import Inference, infer
+from ablab.analysis.levels import label
+from ablab.analysis.plan import Plan
+from ablab.analysis.read import Run
+
+
+@dataclass
+class Facts:
+    """A study with everything computed of it. `report` is what `report.json` holds."""
+
+    plan: Plan
+    table: Table
+    base: Row | None
+    inference: Inference
+    pairing: list[checks.Pairing]
+    report: dict[str, Any]
+
+    @property
+    def rows(self) -> list[Row]:
+        """Cells of the group that is judged."""
+        return self.table.compared
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds with a finished run in the group that is judged."""
+        return sorted({seed for row in self.rows for seed in row.values})
+
+
+def gather(plan: Plan, runs: Sequence[Run]) -> Facts:
+    """All facts of a study, in the order in which the report tells them."""
+    table = assemble(plan, runs)
+    base = baseline_row(plan, table.compared)
+    inference = infer(plan, table, base)
+    pairs = checks.pairing(table.compared)
+    warnings = [*plan.warnings, *table.warnings]
+    if base is None and plan.factors:
+        warnings.append(f"no run of the baseline {label(plan.baseline)}: nothing can be compared with it")
+    for row in table.rows:
+        lost = [f"{row.count(state)} {state}" for state in STATES[1:] if row.count(state)]
+        if lost:
+            warnings.append(
+                f"{row.label}: {len(row.values)} of {len(row.entries)} planned runs count ({', '.join(lost)})"
+            )
+    warnings += checks.pairing_warnings(pairs)
+    warnings += checks.same_losses(table.compared)
+    warnings += checks.lengths(table.compared, base, budget=plan.is_study)
+    warnings += checks.collapsed(table.rows)
+    warnings += checks.residuals(table.rows)
+    warnings += checks.code_versions(table.rows)
+    warnings += inference.warnings
+    excluded = table.excluded + [
+        {"run": name, "reason": "superseded: kept aside by fresh=true"} for name in plan.older
+    ]
+    report = {
+        "metric": METRIC,
+        "study": plan.name or None,
+        "question": plan.question,
+        "baseline": plan.baseline,
+        "factors": plan.factors,
+        "margin": plan.margin,
+        "alpha": plan.alpha,
+        "level": inference.level,
+        "seeds": plan.seeds,
+        "cells": [cell(row, plan.alpha) for row in table.rows],
+        "comparisons": inference.comparisons,
+        "main_effects": inference.main_effects,
+        "interactions": inference.interactions,
+        "simple_effects": inference.simple_effects,
+        "excluded": excluded,
+        "warnings": list(dict.fromkeys(warnings)),
+    }
+    return Facts(plan, table, base, inference, pairs, clean(report))
+
+
+def cell(row: Row, level: float) -> dict[str, Any]:
+    """One entry of `cells`: counts, final losses and the best point, of one variant."""
+    values = list(row.values.values())
+    n = len(values)
+    mean = math.fsum(values) / n if n else None
+    std, ci = None, None
+    if n >= 2 and mean is not None:
+        std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
+    if n >= 3 and std is not None and mean is not None:
+        from scipy.stats import t
+
+        half = float(t.isf(level / 2, n - 1)) * std / math.sqrt(n)
+        ci = [mean - half, mean + half]
+    found = {
+        "label": row.label,
+        "factors": row.factors,
+        "planned": len(row.entries),
+        **{state: row.count(state) for state in STATES},
+        "n": n,
+        "mean": mean,
+        "std": std,
+        "ci": ci,
+        "values": {str(seed): value for seed, value in row.values.items()},
+        "best": best_point(row.finished or row.runs, METRIC),
+    }
+    if row.group:
+        found["group"] = row.group
+    if row.nuisance:
+        found["chosen"] = row.nuisance
+    return found
+
+
+def clean(value: Any) -> Any:
+    """The value with every number that is not finite as None, tuples as lists, keys as text."""
+    if isinstance(value, Mapping):
+        return {str(key): clean(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [clean(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
