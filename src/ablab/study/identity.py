@@ -18,8 +18,9 @@ HARMLESS_TRAIN = (
 )  # fmt: skip
 #: code that every run depends on, beside its components
 TRAINING_CODE = (
-    "ablab.model", "ablab.components.common", "ablab.data.batches", "ablab.training.loop", "ablab.training.step",
-    "ablab.training.evaluate", "ablab.training.device",
+    "ablab.model", "ablab.components.loss", "ablab.components.context", "ablab.data.windows", "ablab.data.batches",
+    "ablab.training.loop", "ablab.training.feed", "ablab.training.evaluate", "ablab.training.divergence",
+    "ablab.training.device", "ablab.training.state",
 )  # fmt: skip
 #: choices that are part of the name of a run folder even at their default
 NAMED = ("norm", "block", "ffn", "position", "embedding")
@@ -69,5 +70,5 @@ def folder_name(cfg: DictConfig, identifier: str) -> str:
     words = [cfg.choices[slot] for slot in NAMED]
     words += [cfg.choices[group] for group in ALSO_NAMED if cfg.choices[group] != defaults[group]]
     tail = f"-seed{cfg.seed}-{identifier}"
-    label = re.sub(r"[^A-Za-z0-9._=+]", "_", "-".join(words))
+    label = re.sub(r"[^A-Za-z0-9._=+-]", "_", "-".join(words))
     return label[: NAME_LIMIT - len(tail)] + tail

@@ -1,0 +1,41 @@
+"""What planning must know that only torch can tell. Runs in a process of the fork server."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+
+from .. import catalog
+from ..costs import costs
+from ..errors import UsageError
+from ..training.device import resolve_device
+
+
+def machine(device: str) -> dict[str, Any]:
+    """The device that `train.device` means here, and how many of them there are."""
+    chosen = resolve_device(device).type
+    return {"device": chosen, "count": torch.cuda.device_count() if chosen == "cuda" else 1}
+
+
+def model_facts(configs: list[tuple[dict[str, Any], int]]) -> list[dict[str, Any]]:
+    """Costs of each (config, vocabulary size): builds every model on the meta device, which also proves that it can
+    be built.
+
+    Raises:
+        UsageError: a model cannot be built; names the component and its option.
+    """
+    catalog.load_plugins()
+    found = []
+    for config, vocab_size in configs:
+        cfg = OmegaConf.create(config)
+        try:
+            found.append(dataclasses.asdict(costs(cfg, vocab_size)))
+        except UsageError:
+            raise
+        except (ValueError, TypeError) as error:
+            chosen = " ".join(f"{slot}={name}" for slot, name in cfg.choices.items())
+            raise UsageError(f"this model cannot be built ({chosen}): {type(error).__name__}: {error}") from error
+    return found

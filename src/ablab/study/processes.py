@@ -1,0 +1,86 @@
+"""Processes for cells: forked from a server that has torch loaded and has touched no GPU.
+
+A process of its own keeps a cell's crash, memory and global state to itself; forking from a warm server makes that
+cost a fraction of a second instead of an import of torch.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.forkserver
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+#: loaded once, in the server. torch._dynamo: the first optimiser step would import it in every cell (1 s)
+PRELOAD = ["torch", "torch._dynamo", "ablab.study.worker"]
+
+_context = multiprocessing.get_context("forkserver")
+
+
+def warm_up() -> None:
+    """Start the server now, so that it loads torch while this process composes and checks configs."""
+    _context.set_forkserver_preload(PRELOAD)
+    multiprocessing.forkserver.ensure_running()
+
+
+def start(target: Callable[..., None], *arguments: Any) -> tuple[BaseProcess, Connection]:
+    """Start `target(*arguments, connection)` in a new process; returns it and this side of the connection.
+
+    The main script is not imported again in the child: cells need ablab, not what stands around the command.
+    """
+    here, there = _context.Pipe()
+    process = _context.Process(target=target, args=(*arguments, there), daemon=False)
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    try:
+        main.__spec__ = None  # multiprocessing names the script to import by these two
+        if file is not None:
+            del main.__file__
+        process.start()
+    finally:
+        main.__spec__ = spec
+        if file is not None:
+            main.__file__ = file
+    there.close()
+    return process, here
+
+
+class Answered(Exception):
+    """Raised here for an exception that a question raised in its process; `kind` is its class name."""
+
+    def __init__(self, kind: str, message: str, trace: str) -> None:
+        super().__init__(message)
+        self.kind, self.trace = kind, trace
+
+
+def ask(question: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a function in a process of the server and return its answer: torch stays out of this process.
+
+    Raises:
+        Answered: the function raised; carries the traceback.
+        RuntimeError: its process died.
+    """
+    process, connection = start(_answer, question, arguments)
+    try:
+        kind, *rest = connection.recv()
+    except EOFError:
+        process.join()
+        raise RuntimeError(f"the planning process died (exit code {process.exitcode})") from None
+    process.join()
+    if kind == "error":
+        raise Answered(*rest)
+    return rest[0]
+
+
+def _answer(question: Callable[..., Any], arguments: tuple[Any, ...], connection: Connection) -> None:
+    import traceback
+
+    try:
+        connection.send(("answer", question(*arguments)))
+    except Exception as error:
+        names = [cls.__name__ for cls in type(error).__mro__]
+        kind = "UsageError" if "UsageError" in names else type(error).__name__
+        connection.send(("error", kind, str(error), traceback.format_exc()))

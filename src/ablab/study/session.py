@@ -1,0 +1,323 @@
+"""One command from its overrides to its exit code: compose, plan, train what is missing, close."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from rich.console import Console
+
+from .. import runfolder
+from ..composition import finish
+from ..data import TokenData, check_length, prepare
+from ..errors import UsageError
+from ..explain import explained
+from ..schema import ACTIONS
+from . import budget, closing, facts, pool, processes, provenance
+from .display import Board, clock
+from .expand import axes, parse_assignments, variants
+from .identity import folder_name, ingredients, run_id
+from .plan import Cell, Plan, declare, describe, factor_value, study_name
+from .runner import Ending, Runner, default_jobs
+from .worker import Task
+
+#: keys that neither name a study nor are factors of it
+NOT_IN_NAME = (*ACTIONS, "runs_dir", "note", "study.name", "experiment", "seed", "train.log_every", "train.checkpoint_every")
+
+
+class Session:
+    """Runs one command. `run` is the whole story; each step is a method."""
+
+    def __init__(self, context: HydraContext, task: TaskFunction, master: DictConfig) -> None:
+        self.loader = context.config_loader
+        self.task = task
+        self.master = master
+        self.console = Console(width=None if sys.stdout.isatty() else 160)
+        self.data: dict[str, TokenData] = {}
+
+    def run(self, arguments: list[str]) -> int:
+        """Do what the command asks; returns its exit code."""
+        plan = self.plan(arguments)
+        actions = plan.cells[0].cfg
+        if actions.plan:
+            return self.show_plan(plan)
+        if actions.status:
+            return self.show_status(plan)
+        return self.train(plan)
+
+    # -- planning ---------------------------------------------------------------------------------------------------
+
+    def plan(self, arguments: list[str]) -> Plan:
+        """Compose and check every cell, find out what each costs, and name its run. Nothing is written but token
+        files."""
+        parser = OverridesParser.create(config_loader=self.loader)
+        with explained(arguments):
+            swept = axes(arguments, parser)
+        explicit = frozenset(a.partition("=")[0] for a in arguments)
+        settings = self.master.study
+        nuisance = list(settings.nuisance)
+        baseline = parse_assignments(settings.baseline, "study.baseline")
+        points = variants(swept.swept, design=settings.design, baseline=baseline, nuisance=nuisance, arms=list(settings.arms))
+        cells = self._compose(swept.fixed, points, swept.seeds, explicit)
+        runs_dir = Path(cells[0].cfg.runs_dir).expanduser()
+        if not (cells[0].cfg.plan or cells[0].cfg.status):
+            pool.writable(runs_dir)
+        self._prepare_data(cells, runs_dir)
+        self._measure(cells)
+        cells = self._identify(cells)
+        keys = [key for key in self._factor_keys(swept.swept, points) if key not in NOT_IN_NAME]
+        describe(cells, keys)
+        factors = {key: list(dict.fromkeys(cell.factors[key] for cell in cells)) for key in keys}
+        first = {key: values[0] for key, values in factors.items()}
+        base = first | {key: value for key, value in factor_values(cells, baseline).items() if key in first}
+        fixed = [f for f in swept.fixed if f.partition("=")[0] not in NOT_IN_NAME]
+        name = settings.name or study_name([k for k in swept.swept if k != "seed"], fixed)
+        return Plan(name, runs_dir, cells, factors, base, cells[0].cfg.study, command_line(), provenance.code(), warnings(cells))
+
+    def _compose(
+        self, fixed: tuple[str, ...], points: list[tuple[str, ...]], seeds: tuple[str, ...], explicit: frozenset[str]
+    ) -> list[Cell]:
+        """Cells seed by seed, so that an interrupted study leaves whole blocks. A variant is composed once and its
+        seeds are filled in, since composing is what takes time."""
+        composed: list[tuple[tuple[str, ...], DictConfig]] = []
+        for point in points:
+            overrides = [*fixed, *point]
+            with explained(overrides):
+                composed.append((point, self.loader.load_sweep_config(self.master, overrides)))
+        cells: list[Cell] = []
+        for seed in seeds or (str(composed[0][1].seed),):
+            for point, raw in composed:
+                cfg = copy.deepcopy(raw)
+                overrides = (*fixed, *point, *([f"seed={seed}"] if seeds else []))
+                with explained(overrides), read_write(cfg), open_dict(cfg):
+                    cfg.seed = seed
+                    cfg.hydra.job.num, cfg.hydra.job.id = len(cells), str(len(cells))
+                    cfg.hydra.overrides.task = list(overrides)
+                done = finish(cfg, explicit)
+                cells.append(Cell(len(cells), overrides, done, done.seed, hydra=_plain_hydra(cfg)))
+        return cells
+
+    def _prepare_data(self, cells: list[Cell], runs_dir: Path) -> None:
+        """Tokenise every text once and check that it is long enough for every cell."""
+        for cell in cells:
+            key = _data_key(cell)
+            if key not in self.data:
+                self.data[key] = prepare(cell.cfg, pool.cache_dir(runs_dir), self._say_progress)
+                for note in self.data[key].notes:
+                    closing.say(self.console, note)
+            check_length(self.data[key], cell.cfg.model.context_length)
+
+    def _say_progress(self, *what: Any) -> None:
+        """Tokenising a large text takes a while; say so once."""
+        if not getattr(self, "_said", False):
+            self._said = True
+            closing.say(self.console, "tokenising the text (once per corpus and tokenizer)")
+
+    def _measure(self, cells: list[Cell]) -> None:
+        """Count what every distinct model costs, and turn budgets into steps."""
+        keys: dict[str, int] = {}
+        asked: list[tuple[dict[str, Any], int]] = []
+        for cell in cells:
+            vocab = self.data[_data_key(cell)].vocab_size
+            model = {k: v for k, v in _plain(cell.cfg).items() if k not in ("seed", "seeds", "study", "note")}
+            key = OmegaConf.to_yaml(OmegaConf.create({"vocab": vocab, **model}))
+            if key not in keys:
+                keys[key] = len(asked)
+                asked.append((_plain(cell.cfg), vocab))
+            cell.costs = {"model": keys[key]}
+        try:
+            counted = processes.ask(facts.model_facts, asked)
+            self.machine = processes.ask(facts.machine, cells[0].cfg.train.device)
+        except processes.Answered as error:
+            if error.kind == "UsageError":
+                raise UsageError(str(error)) from error
+            raise
+        for cell in cells:
+            cell.costs = dict(counted[cell.costs["model"]])
+            cell.cfg.train.steps = budget.steps(cell.cfg, cell.costs)
+
+    def _identify(self, cells: list[Cell]) -> list[Cell]:
+        """Name every run by what determines it; cells that are the same run are one cell."""
+        found: dict[str, Cell] = {}
+        for cell in cells:
+            parts = ingredients(cell.cfg, self.data[_data_key(cell)].hash, self.machine["device"])
+            cell.id = run_id(parts)
+            cell.base = run_id({k: v for k, v in parts.items() if k not in ("data", "sources")})
+            cell.folder = folder_name(cell.cfg, cell.id)
+            found.setdefault(cell.id, cell)
+        for number, cell in enumerate(found.values()):
+            cell.index = number
+        return list(found.values())
+
+    @staticmethod
+    def _factor_keys(swept: Any, points: list[tuple[str, ...]]) -> list[str]:
+        keys = dict.fromkeys(swept)
+        for point in points:
+            keys |= dict.fromkeys(override.partition("=")[0] for override in point)
+        return list(keys)
+
+    # -- what can be asked ------------------------------------------------------------------------------------------
+
+    def show_plan(self, plan: Plan) -> int:
+        """Print the plan; train nothing."""
+        from .planner import show
+
+        show(self.console, plan, self.data[_data_key(plan.cells[0])])
+        return 0
+
+    def show_status(self, plan: Plan) -> int:
+        """Print what is done and what is missing; train nothing."""
+        self.console.print(closing.cells_table(plan))
+        states = [runfolder.state(plan.run_dir(cell)) for cell in plan.cells]
+        done = sum(state in runfolder.OUTCOMES for state in states)
+        closing.say(self.console, f"{done} of {len(states)} cells done")
+        return closing.exit_code(plan, None)
+
+    def train(self, plan: Plan) -> int:
+        """Train what is missing and close the study."""
+        begun = time.monotonic()
+        actions = plan.cells[0].cfg
+        study = declare(plan)
+        asked = plan.cells
+        if actions.cell is not None:
+            asked = [cell for cell in plan.cells if cell.index == actions.cell]
+            if not asked:
+                raise UsageError(f"cell={actions.cell}: the plan has cells 0 to {max(c.index for c in plan.cells)}")
+        if actions.fresh:
+            self._set_aside(plan, asked)
+        before = {cell.id: runfolder.state(plan.run_dir(cell)) for cell in asked}
+        todo = [cell for cell in asked if before[cell.id] not in runfolder.OUTCOMES]
+        self._announce(plan, todo, len(asked))
+        runner = self._runner(plan, todo)
+        endings: dict[str, Ending] = {}
+        if todo:
+            with runner.board:
+                endings = runner.run([self._task(plan, cell) for cell in todo])
+        closing.say(self.console, "")
+        self.console.print(closing.cells_table(replace(plan, cells=asked)))
+        closing.say(self.console, f"{closing.counts(before, endings)} in {clock(time.monotonic() - begun)}; {closing.disk(plan)}")
+        self._report(plan, study, runner.stopped)
+        return closing.exit_code(replace(plan, cells=asked), runner.stopped)
+
+    def _set_aside(self, plan: Plan, cells: list[Cell]) -> None:
+        for cell in cells:
+            with pool.owned(plan.runs_dir, cell.id) as mine:
+                if not mine:
+                    raise UsageError(f"fresh=true: {cell.folder} is being trained by another process")
+                kept = pool.set_aside(plan.run_dir(cell))
+            if kept:
+                closing.say(self.console, f"kept the old {cell.folder} as {kept.name}")
+
+    def _announce(self, plan: Plan, todo: list[Cell], asked: int) -> None:
+        tokens = sum(budget.tokens_per_step(c.cfg) * c.cfg.train.steps for c in todo)
+        closing.say(self.console, f"study {plan.study}: {asked} cells, {len(todo)} to train ({tokens / 1e6:.2f} M tokens)")
+        for text in plan.warnings:
+            closing.say(self.console, f"warning: {text}")
+
+    def _runner(self, plan: Plan, todo: list[Cell]) -> Runner:
+        actions = plan.cells[0].cfg
+        gpus = self.machine["count"] if self.machine["device"] == "cuda" else 0
+        jobs = actions.jobs or default_jobs(actions.train.threads, gpus, len(todo))
+        work = {c.id: float(c.costs["flops_per_token"]) * budget.tokens_per_step(c.cfg) * c.cfg.train.steps for c in todo}
+        return Runner(jobs, gpus, Board(self.console, work, jobs), bool(actions.fail_fast))
+
+    def _task(self, plan: Plan, cell: Cell) -> Task:
+        config = {key: value for key, value in _plain(cell.cfg).items() if key not in ACTIONS}
+        hydra = copy.deepcopy(cell.hydra)
+        hydra["job"] |= {"num": cell.index, "id": str(cell.index)}
+        return Task(
+            number=cell.index, run_id=cell.id, label=cell.label, study=plan.study, config=config, hydra=hydra,
+            runs_dir=str(plan.runs_dir), folder=cell.folder, data_folder=str(self.data[_data_key(cell)].folder),
+        )  # fmt: skip
+
+    def _report(self, plan: Plan, study: dict[str, Any], stopped: str | None) -> None:
+        """The report, the way to the tracker, and the way to the files; a report that fails must not hide the runs."""
+        if any((plan.run_dir(cell) / runfolder.METRICS).exists() for cell in plan.cells):
+            with self._survive("report"):
+                from ..analysis.report import build_report, summary_text
+
+                out = plan.folder / "report"
+                made = build_report([plan.folder], out)
+                closing.say(self.console, "")
+                closing.say(self.console, summary_text(made))
+                closing.say(self.console, f"report: {out / 'report.html'}")
+        if plan.cells[0].cfg.choices.tracker == "wandb":
+            from ..tracking.wandb_folder import how_to_look, how_to_upload
+
+            ids = [cell.id for cell in plan.cells]
+            for text in (how_to_look(plan.runs_dir, ids), how_to_upload(plan.runs_dir, ids)):
+                if text:
+                    closing.say(self.console, text)
+        if stopped:
+            closing.say(self.console, "the same command goes on from here")
+
+    @contextlib.contextmanager
+    def _survive(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            import traceback
+
+            closing.say(self.console, f"warning: no {what}: {type(error).__name__}: {error}")
+            closing.say(self.console, traceback.format_exc())
+
+
+def factor_values(cells: list[Cell], named: dict[str, str]) -> dict[str, Any]:
+    """Values written as text, as the cells hold them (`1e-3` is the number 0.001)."""
+    found: dict[str, Any] = {}
+    for key, text in named.items():
+        for cell in cells:
+            value = factor_value(cell.cfg, key)
+            if str(value) == text or (isinstance(value, float) and _number(text) == value):
+                found[key] = value
+                break
+        else:
+            raise UsageError(f"study.baseline: no cell has {key}={text}")
+    return found
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def warnings(cells: list[Cell]) -> list[str]:
+    """What a reader of the study must know: FFN widths that do not match."""
+    found = []
+    for cell in cells:
+        residual = cell.costs.get("ffn_residual") or 0.0
+        if abs(residual) > 0.005:
+            found.append(f"{cell.label}: its FFN has {residual:+.1%} parameters against the budget (d_ff={cell.costs['d_ff']})")
+    return list(dict.fromkeys(found))
+
+
+def command_line() -> str:
+    """The command as it can be typed again."""
+    first = Path(sys.argv[0]).name
+    words = ["python", "run.py"] if first == "run.py" else ["ablab"]
+    return shlex.join([*words, *sys.argv[1:]])
+
+
+def _plain(cfg: DictConfig) -> dict[str, Any]:
+    return OmegaConf.to_container(cfg)  # type: ignore[return-value]
+
+
+def _plain_hydra(cfg: DictConfig) -> dict[str, Any]:
+    """Hydra's node as plain data that can be pickled; values that are unknown in a job stay unknown."""
+    return OmegaConf.to_container(cfg.hydra, resolve=False, enum_to_str=True)  # type: ignore[return-value]
+
+
+def _data_key(cell: Cell) -> str:
+    return cell.cfg.choices.data + OmegaConf.to_yaml(cell.cfg.data)
