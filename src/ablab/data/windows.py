@@ -61,4 +61,4 @@ def eval_windows(tokens: np.ndarray, context_length: int) -> EvalWindows:
 def gather(tokens: np.ndarray, starts: np.ndarray, span: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and targets, int64 (len(starts), len(span) - 1), of the windows that begin at `starts`."""
     block = tokens[starts[:, None] + span].astype(np.int64)
-    return np.ascontiguousarray(block[:, :-1]), np.ascontiguousarray(block[:, 1:])
+    return block[:, :-1].copy(), block[:, 1:].copy()  # apart: masking a target must not touch an input
