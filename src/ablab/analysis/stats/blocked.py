@@ -1,0 +1,133 @@
+"""Several variants against one baseline on the same seeds: the blocked Dunnett test and its spread check."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from . import sums
+from .dunnett import dunnett_critical, dunnett_sf
+from .paired import t_ratio
+
+Array = NDArray[np.float64]
+
+BASELINE_BOUND = 0.25
+"""Upper-tail probability at which the baseline counts as noisier than the arms."""
+ARM_BOUND = 0.01
+"""Upper-tail probability, divided by the number of arms, at which one arm counts as noisier than the rest."""
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Blocked Dunnett of m arms on n seeds; arrays are (m,).
+
+    `differences` mean arm - baseline, `stds` sd of the paired differences, `errors` standard errors used,
+    `statistics`, `p` (one comparison), `p_adjusted` (family), `critical` and the intervals at 1 - alpha.
+    """
+
+    n: int
+    df: int
+    mse: float
+    differences: Array
+    stds: Array
+    errors: Array
+    statistics: Array
+    p: Array
+    p_adjusted: Array
+    alpha: float
+    critical: float
+    low: Array
+    high: Array
+
+
+def additive_mse(y: ArrayLike) -> float:
+    """Error mean square of y (k, n) in l_vs = mu_v + beta_s + e, on (k - 1)(n - 1) degrees of freedom."""
+    table = np.asarray(y, dtype=np.float64)
+    k, n = table.shape
+    rest = _residuals(table)
+    return math.fsum((rest * rest).ravel()) / ((k - 1) * (n - 1))
+
+
+def blocked_dunnett(baseline: ArrayLike, arms: ArrayLike, alpha: float = 0.05) -> Blocked:
+    """Dunnett's many-to-one comparisons with seeds as blocks.
+
+    `baseline` (n,), `arms` (m, n). T_v = mean(d_v) / sqrt(max(s_dv^2, 2 MSE) / n) is referred to the
+    m-variate t law on m (n - 1) degrees of freedom with rho = 1/2 (Dunnett 1955); the intervals use the same
+    critical value, so they exclude 0 exactly where p_adjusted < alpha. One arm is the paired t test.
+    """
+    base, others = np.asarray(baseline, dtype=np.float64), np.atleast_2d(np.asarray(arms, dtype=np.float64))
+    m, n = others.shape
+    df = m * (n - 1)
+    d = others - base
+    difference = np.array([sums.mean(row) for row in d])
+    spread = np.array([sums.std(row) for row in d])
+    mse = additive_mse(np.vstack([base, others]))
+    error = np.sqrt(np.maximum(spread**2, 2 * mse) / n)
+    T = np.array([t_ratio(float(x), float(e)) for x, e in zip(difference, error, strict=True)])
+    critical = dunnett_critical(alpha, m, df)
+    return Blocked(
+        n=n,
+        df=df,
+        mse=mse,
+        differences=difference,
+        stds=spread,
+        errors=error,
+        statistics=T,
+        p=2 * stats.t.sf(np.abs(T), df),
+        p_adjusted=np.array([dunnett_sf(float(t), m, df) for t in T]),
+        alpha=alpha,
+        critical=critical,
+        low=difference - critical * error,
+        high=difference + critical * error,
+    )
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How unlike the noise of the arms is: variance ratios, their bounds, and whether one is exceeded."""
+
+    baseline_ratio: float
+    baseline_bound: float
+    arm_ratio: float
+    arm_bound: float
+    noisiest: int
+
+    @property
+    def differ(self) -> bool:
+        """Whether the pooled error may not be used."""
+        return self.baseline_ratio > self.baseline_bound or self.arm_ratio > self.arm_bound
+
+
+def spread_check(baseline: ArrayLike, arms: ArrayLike) -> Spread:
+    """Whether the m arms (m, n) and the baseline (n,) share one noise, by F ratios of residual variances.
+
+    Each row's contrast against the mean of the others has (n - 1) of the (k - 1)(n - 1) error degrees of
+    freedom; the ratio is its variance over the mean square of the rest. A noisy baseline inflates every
+    difference at once, so its bound is the strict one: the upper BASELINE_BOUND point of F. An arm is
+    compared with the upper ARM_BOUND / m point. `noisiest` is the row of that arm. With one arm there is
+    nothing to pool.
+    """
+    table = np.vstack([np.asarray(baseline, dtype=np.float64), np.asarray(arms, dtype=np.float64)])
+    k, n = table.shape
+    if k < 3:
+        return Spread(1.0, math.inf, 1.0, math.inf, 0)
+    rest = _residuals(table)
+    own = (rest * rest).sum(axis=1) * k / (k - 1)
+    other = np.maximum(rest.ravel() @ rest.ravel() - own, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(own > 0, own * (k - 2) / other, 0.0)
+    bound, arm_bound = stats.f.isf([BASELINE_BOUND, ARM_BOUND / (k - 1)], n - 1, (k - 2) * (n - 1))
+    noisiest = int(np.argmax(ratio[1:]))
+    return Spread(float(ratio[0]), float(bound), float(ratio[1 + noisiest]), float(arm_bound), noisiest)
+
+
+def _residuals(table: Array) -> Array:
+    """Residuals of the additive model variant + seed, (k, n)."""
+    centred = table - sums.mean(table)
+    rows = np.array([sums.mean(r) for r in centred])
+    columns = np.array([sums.mean(c) for c in centred.T])
+    return np.asarray(centred - rows[:, None] - columns[None, :])

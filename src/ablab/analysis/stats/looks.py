@@ -1,0 +1,87 @@
+"""Adding seeds at declared looks without more false verdicts than alpha.
+
+Testing again as seeds arrive rejects a true null hypothesis more often than alpha (after every seed from 3 to
+8 at .05: 14.5 %). Each declared look is therefore tested at one lower nominal level, the same at every look,
+such that the chance of any false verdict over all looks is alpha (Pocock 1977, with paired t tests instead of
+z tests).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from ablab.errors import UsageError
+
+DEFAULT_LOOKS = (3, 5, 8)
+STUDIES = 400_000
+_SEED = 20240607
+
+
+def check_looks(looks: Sequence[int]) -> tuple[int, ...]:
+    """`looks` as a rising tuple of seed counts; UsageError unless they rise and are at least 2."""
+    numbers = tuple(int(n) for n in looks)
+    if not numbers or numbers[0] < 2 or any(b <= a for a, b in pairwise(numbers)):
+        raise UsageError(
+            f"study.looks={list(looks)}: must be rising seed counts of 2 or more, such as [3, 5, 8]"
+        )
+    return numbers
+
+
+def look_level(looks: Sequence[int] = DEFAULT_LOOKS, alpha: float = 0.05) -> float:
+    """Nominal level of each look, so that the looks together give alpha false verdicts on one comparison.
+
+    It is the alpha-quantile of the smallest p over the looks among 400,000 simulated null studies (fixed
+    seed, about 1 % relative error), rounded down to four decimals. One look is tested at alpha itself.
+    """
+    numbers = check_looks(looks)
+    if len(numbers) == 1:
+        return alpha
+    return max(int(np.quantile(_smallest_p(numbers), alpha) * 1e4) / 1e4, 1e-4)
+
+
+def false_verdicts(looks: Sequence[int], level: float) -> float:
+    """Share of null studies in which at least one of the looks gives p <= level: a simulation, as above."""
+    return float((_smallest_p(check_looks(looks)) <= level).mean())
+
+
+@lru_cache(maxsize=32)
+def _smallest_p(looks: tuple[int, ...]) -> NDArray[np.float64]:
+    d = np.random.default_rng(_SEED).standard_normal((looks[-1], STUDIES))
+    total, squares = np.cumsum(d, axis=0), np.cumsum(d * d, axis=0)
+    smallest = np.ones(STUDIES)
+    for n in looks:
+        mean = total[n - 1] / n
+        variance = (squares[n - 1] - n * mean**2) / (n - 1)
+        t = np.abs(mean) / np.sqrt(variance / n)
+        np.minimum(smallest, 2 * special.stdtr(n - 1, -t), out=smallest)
+    return smallest
+
+
+@dataclass(frozen=True)
+class Look:
+    """At which level n seeds are tested, whether that look was declared, and a sentence when it was not."""
+
+    n: int
+    level: float
+    declared: bool
+    note: str | None
+
+
+def level_at(n: int, looks: Sequence[int], alpha: float = 0.05) -> Look:
+    """The level for a study that has n seeds now and declared `looks`.
+
+    A number of seeds between two looks is tested at their level and shown as not declared.
+    """
+    numbers = check_looks(looks)
+    level = look_level(numbers, alpha)
+    if n in numbers:
+        return Look(n, level, True, None)
+    declared = ", ".join(map(str, numbers))
+    return Look(n, level, False, f"{n} seeds are not among the declared looks ({declared}): exploratory")
