@@ -80,3 +80,5 @@ def test_learning_is_the_same_in_another_process(threads):
 def test_too_small_a_vocabulary_is_refused():
     with pytest.raises(UsageError, match=r"data\.vocab_size=256 .*at least 257"):
         train_bpe([TEXT], 256)
+    with pytest.raises(UsageError, match=r"bpe needs data\.vocab_size"):
+        train_bpe([TEXT], None)

@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_documents_are_joined_by_end_of_text(tmp_path, tokenizer):
     folder.mkdir()
     for name in "abcd":
         (folder / f"{name}.txt").write_text(name * 10 + "abcd")
-    data = prepare(config(folder, tokenizer=tokenizer, val_fraction=0.5), tmp_path / "cache")
+    data = prepare(config(folder, tokenizer=tokenizer, vocab_size=300, val_fraction=0.5), tmp_path / "cache")
     assert data.tokenizer.decode(data.train) == "aaaaaaaaaaabcd<|endoftext|>bbbbbbbbbbabcd"
     assert data.tokenizer.decode(data.val) == "ccccccccccabcd<|endoftext|>ddddddddddabcd"
     assert (data.train == data.tokenizer.eot_id).sum() == 1
@@ -174,7 +175,7 @@ def test_a_build_that_fails_or_was_killed_leaves_no_half_folder(fox, tmp_path, m
 PREPARE = """
 import sys
 from ablab.data import Batches, batch_hash, prepare
-cfg = {"choices": {"data": "text"}, "data": {"path": sys.argv[1], "tokenizer": sys.argv[3]}}
+cfg = {"choices": {"data": "text"}, "data": {"path": sys.argv[1], "tokenizer": sys.argv[3], "vocab_size": 400}}
 data = prepare(cfg, sys.argv[2])
 assert "torch" not in sys.modules
 print(data.hash, batch_hash("", *Batches(data.train, 16, 4, 1).step(7)))
@@ -196,7 +197,7 @@ def in_process(path, cache, tokenizer="char", **environment):
 def test_ids_do_not_depend_on_the_locale_and_no_torch_is_loaded(tmp_path, tokenizer):
     path = tmp_path / "é漢.txt"
     path.write_bytes("é漢😀 naïve\r\n".encode() * 100)
-    here = prepare(config(path, tokenizer=tokenizer), tmp_path / "here")
+    here = prepare(config(path, tokenizer=tokenizer, vocab_size=400), tmp_path / "here")
     expected = [here.hash, batch_hash("", *Batches(here.train, 16, 4, 1).step(7))]
     assert in_process(path, tmp_path / "C", tokenizer, LC_ALL="C", PYTHONUTF8="0") == expected
 
@@ -208,6 +209,21 @@ def test_processes_that_build_at_once_share_one_folder(tmp_path):
         results = list(pool.map(lambda _: in_process(path, tmp_path / "cache"), range(3)))
     assert results[0] == results[1] == results[2]
     assert len([entry for entry in (tmp_path / "cache" / "tokens").iterdir() if entry.is_dir()]) == 1
+
+
+def test_whoever_waits_for_a_build_does_not_build_again(fox, tmp_path, monkeypatch):
+    built = []
+    build = building._build
+
+    def slow(*arguments):
+        built.append(arguments[0])
+        time.sleep(0.2)  # long enough for the others to arrive
+        build(*arguments)
+
+    monkeypatch.setattr(building, "_build", slow)
+    with ThreadPoolExecutor(3) as pool:
+        hashes = set(pool.map(lambda _: prepare(config(fox), tmp_path / "cache").hash, range(3)))
+    assert len(built) == len(hashes) == 1
 
 
 def test_the_default_corpus_end_to_end(tmp_path):

@@ -14,7 +14,6 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from ..errors import UsageError
 from .tokenizer import Tokenizer
 
-DEFAULT_VOCAB_SIZE = 4096
 _SMALLEST = 257  # the bytes and eot
 _PIECE = 1 << 16
 # Words are found by a pattern that looks at most one character ahead, at white space only, and never behind:
@@ -60,23 +59,24 @@ class BPETokenizer(Tokenizer):
         }
 
 
-def train_bpe(train: list[str], vocab_size: int | None = None) -> BPETokenizer:
+def train_bpe(train: list[str], vocab_size: int | None) -> BPETokenizer:
     """Learn merges (pairs seen twice or more) from the training documents; `vocab_size` counts eot too.
 
     A short text gives fewer; the vocabulary keeps the size that was asked for, its last ids unused.
 
     Raises:
-        UsageError: `vocab_size` is below 257.
+        UsageError: `vocab_size` is not given or below 257.
     """
-    wanted = DEFAULT_VOCAB_SIZE if vocab_size is None else vocab_size
-    if wanted < _SMALLEST:
+    if vocab_size is None:
+        raise UsageError("data.tokenizer=bpe needs data.vocab_size, for example data.vocab_size=4096")
+    if vocab_size < _SMALLEST:
         raise UsageError(
-            f"data.vocab_size={wanted} is too small: data.tokenizer=bpe needs at least {_SMALLEST}, "
+            f"data.vocab_size={vocab_size} is too small: data.tokenizer=bpe needs at least {_SMALLEST}, "
             "the bytes and end of text"
         )
     engine = _engine(models.BPE())
     trainer = trainers.BpeTrainer(
-        vocab_size=wanted - 1,
+        vocab_size=vocab_size - 1,
         min_frequency=2,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         special_tokens=[],
@@ -88,7 +88,7 @@ def train_bpe(train: list[str], vocab_size: int | None = None) -> BPETokenizer:
     )
     learned = engine.get_vocab()
     merges = json.loads(engine.to_str())["model"]["merges"]
-    return BPETokenizer(sorted(learned, key=learned.__getitem__), merges, wanted)
+    return BPETokenizer(sorted(learned, key=learned.__getitem__), merges, vocab_size)
 
 
 def _engine(model: Any) -> Engine:
