@@ -45,7 +45,7 @@ class Sink(Protocol):
         """
 
     def log_text(self, key: str, text: str, step: int) -> None:
-        """Show a text, for example what the model writes after `step` steps. Call it before `log` of that step."""
+        """Show a text, say a sample after `step` steps. Call it before `log` of that step."""
 
     def log_figure(self, key: str, path: Path, step: int) -> None:
         """Show the PNG file `path`. Call it before `log` of that step."""

@@ -1,4 +1,4 @@
-"""Online or offline: decided before the client starts, without a prompt and without waiting for a dead server."""
+"""Online or offline: decided before the client starts, without a prompt or a long wait for a dead server."""
 
 from __future__ import annotations
 

@@ -57,9 +57,11 @@ class WandbSink:
         import wandb  # here: it takes half a second, and other trackers do not need it
 
         # What an earlier cell of this process left open would swallow this run's rows.
-        if wandb.run is not None:
-            wandb.run.finish(exit_code=1)
-        wandb.teardown()
+        with self._guard("close the run that was open"):
+            if wandb.run is not None:
+                wandb.run.finish(exit_code=1)
+            wandb.teardown()
+        self._broken = False
         settings = client_settings(self.options, info.runs_dir.resolve())
         base_url = wandb.setup(wandb.Settings(silent=True)).settings.base_url
         self.mode = choose_mode(self.options, wandb, base_url)
@@ -167,7 +169,7 @@ class WandbSink:
             self._pending[key] = wandb.Image(str(path))
 
     def log_artifact(self, name: str, kind: str, paths: list[Path]) -> None:
-        """Upload copies of files as an artifact, if `tracker.artifacts=true`; they must not change any more."""
+        """Upload files as an artifact, if `tracker.artifacts=true`; they must not change any more."""
         if self._run is None or not self.options.artifacts:
             return
         with self._guard("log an artifact"):
@@ -232,7 +234,7 @@ class WandbSink:
 
 
 def plain(value: Any) -> Any:
-    """`value` with plain dicts and lists inside and interpolations resolved: the client turns others into text."""
+    """`value` made of plain dicts and lists, interpolations resolved: the client turns others into text."""
     if OmegaConf.is_config(value):
         return OmegaConf.to_container(value, resolve=True)
     if isinstance(value, Mapping):
