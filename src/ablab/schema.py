@@ -87,7 +87,6 @@ class Study:
     selection_seeds: list[int] = MISSING
     unstable: list[str] = MISSING
     looks: list[int] = MISSING
-    match: str = ranged(choices=("parameters", "flops", "none"))
     margin: float = ranged(above=0)
     alpha: float = ranged(above=0, below=0.5)
 

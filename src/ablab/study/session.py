@@ -247,17 +247,18 @@ class Session:
                 from ..analysis.report import build_report, summary_text
 
                 out = plan.folder / "report"
-                made = build_report([plan.folder], out)
+                build_report([plan.folder], out)
                 closing.say(self.console, "")
-                closing.say(self.console, summary_text(made))
+                closing.say(self.console, summary_text(runfolder.read_json(out / "report.json") or {}))
                 closing.say(self.console, f"report: {out / 'report.html'}")
         if plan.cells[0].cfg.choices.tracker == "wandb":
             from ..tracking.wandb_folder import how_to_look, how_to_upload
 
             ids = [cell.id for cell in plan.cells]
-            for text in (how_to_look(plan.runs_dir, ids), how_to_upload(plan.runs_dir, ids)):
-                if text:
-                    closing.say(self.console, text)
+            closing.say(self.console, f"look:   {how_to_look(plan.runs_dir, ids)}")
+            upload = how_to_upload(plan.runs_dir, ids)
+            if upload:
+                closing.say(self.console, f"W&B is offline; upload: {upload}")
         if stopped:
             closing.say(self.console, "the same command goes on from here")
 
