@@ -84,8 +84,9 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_latest(folder: Path) -> dict[str, Any] | None:
-    """The newest readable of last.pt and previous.pt, or None; says which broken files it passed over."""
+def read_latest(folder: Path) -> tuple[dict[str, Any] | None, list[Path]]:
+    """(the newest readable of last.pt and previous.pt or None, the broken ones it passed over); logs both."""
+    broken = []
     for path in (folder / LAST, folder / PREVIOUS):
         if not path.exists():
             continue
@@ -93,14 +94,18 @@ def read_latest(folder: Path) -> dict[str, Any] | None:
             content = read(path)
         except CheckpointError as error:
             log.warning("%s; falling back to the one before", error)
+            broken.append(path)
             continue
-        return content
-    return None
+        return content, broken
+    if broken:
+        log.warning("no readable checkpoint in %s", folder)
+    return None, broken
 
 
-def clean(folder: Path) -> None:
-    """Remove half-written files that a killed process left behind."""
-    for leftover in folder.glob("*.tmp"):
+def clean(folder: Path, broken: Iterable[Path] = ()) -> None:
+    """Remove half-written files that a killed process left behind, and `broken` ones, which the next save would
+    keep as previous.pt in the place of a good one."""
+    for leftover in (*folder.glob("*.tmp"), *broken):
         leftover.unlink(missing_ok=True)
 
 

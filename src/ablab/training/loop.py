@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import torch
@@ -16,14 +17,15 @@ from ..tracking.sink import Sink
 from .device import compiled, quiet_gc, runtime
 from .divergence import diverged
 from .outcome import Outcome, Progress
+from .resume import find
 from .run import Run
 from .status import Status
 
 Stop = Callable[[], str | None]
 
 #: keys of `train` that are whole numbers from 1
-COUNTS = ("steps", "batch_size", "eval_batch_size", "grad_accum", "log_every", "eval_every", "checkpoint_every",
-          "threads")  # fmt: skip
+COUNTS = ("steps", "batch_size", "grad_accum", "eval_batch_size", "log_every", "eval_every",
+          "checkpoint_every", "threads")  # fmt: skip
 
 
 def train(
@@ -48,32 +50,31 @@ def train(
             `interrupted`.
         report: called with every row, and about once a second in between.
         status: the run's status.json, where the caller keeps it open and writes the final state. Without it
-        train
-            does both.
+            train does both.
 
     Raises:
         UsageError: config out of range, data too short, or a checkpoint of another run.
         CheckpointError: a checkpoint cannot be written.
     """
-    if status is None:
-        with Status(run_dir) as own:
-            outcome = train(cfg, run_dir, data, sinks, stop, report, status=own)
-            own.finish(outcome)
-            return outcome
-    # 1. Check what can be checked before anything is built.
+    # 1. Check all that can be checked before anything is built or written.
     check_train(cfg)
     check_length(data, cfg.model.context_length)
-    with runtime(cfg.train.device, cfg.train.threads, cfg.train.precision) as where:
+    found = find(cfg, Path(run_dir), data.hash)
+    with (
+        Status(run_dir) if status is None else nullcontext(status) as current,
+        runtime(cfg.train.device, cfg.train.threads, cfg.train.precision) as where,
+    ):
         # 2. Build the parts; weights, data order and dropout each have a generator of their own.
-        run = Run(cfg, Path(run_dir), data, where, status, sinks, report)
+        run = Run(cfg, Path(run_dir), data, where, current, sinks, report)
         # 3. Take over a checkpoint: this run's own, else the one that train.resume_from names.
-        run.restore()
+        run.restore(found)
         # 4. Train.
-        try:
-            with compiled(run.model, cfg.train.compile), quiet_gc():
-                return _loop(run, stop)
-        finally:
-            run.metrics.close()
+        with closing(run.metrics), compiled(run.model, cfg.train.compile), quiet_gc():
+            outcome = _loop(run, stop)
+        # 5. The end, unless the caller says it.
+        if status is None:
+            current.finish(outcome)
+        return outcome
 
 
 def check_train(cfg: DictConfig) -> None:

@@ -25,7 +25,7 @@ class MetricsFile:
     def __init__(self, run_dir: Path, keep: list[str]) -> None:
         self.path = Path(run_dir) / METRICS
         write_text_atomic(self.path, "".join(line + "\n" for line in keep))
-        self._file = open(self.path, "a", encoding="utf-8")
+        self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - open for as long as the run
 
     def write(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Append a row and return it as written: numbers that are not finite are None."""

@@ -18,6 +18,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from ..errors import UsageError
+from ..registry import get
 from ..runfolder import CHECKPOINTS
 from ..schema import ACTIONS
 from . import checkpoint
@@ -45,45 +46,44 @@ class Found:
     Attributes:
         content: the checkpoint; None: start from nothing.
         lines: lines of metrics.jsonl that led to it, verbatim.
-        unseen: the same as rows, where the run's trackers have not been shown them yet.
+        own: whether it is this run's own, not another's.
+        unseen: the same lines as rows, where the run's trackers have not been shown them yet.
         best: the best weights before it, from another run's folder.
     """
 
     content: dict[str, Any] | None = None
     lines: list[str] = field(default_factory=list)
+    own: bool = False
     unseen: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] | None = None
 
 
-def own(cfg: DictConfig, run_dir: Path, data_hash: str) -> Found:
-    """The checkpoint of this run's own folder, if it left one.
+def find(cfg: DictConfig, run_dir: Path, data_hash: str) -> Found:
+    """What the run in `run_dir` goes on from: its own checkpoint, else the one of `train.resume_from`.
 
     Raises:
-        UsageError: the checkpoint belongs to another config or other data; names the keys.
+        UsageError: the checkpoint there is belongs to another run, or the one that is named cannot be used.
     """
     folder = run_dir / CHECKPOINTS
-    checkpoint.clean(folder)
-    content = checkpoint.read_latest(folder)
-    if content is None:
-        if any((folder / name).exists() for name in (checkpoint.LAST, checkpoint.PREVIOUS)):
-            log.warning("no readable checkpoint in %s: starting again from step 0", folder)
-        return Found()
-    check(cfg, content, data_hash, where=str(run_dir), longer=False)
-    log.info("going on from step %d of %s", content["step"], run_dir)
-    return Found(content, lines_up_to(run_dir, _last_row(content)))
+    content, broken = checkpoint.read_latest(folder)
+    if content is not None:
+        check(cfg, content, data_hash, where=str(run_dir), longer=False)
+        log.info("going on from step %d of %s", content["step"], run_dir)
+    checkpoint.clean(folder, broken)
+    if content is not None:
+        return Found(content, lines_up_to(run_dir, _last_row(content)), own=True)
+    if broken:
+        log.warning("starting %s again from step 0", run_dir)
+    return _other(cfg, cfg.train.resume_from, data_hash) if cfg.train.resume_from else Found()
 
 
-def other(cfg: DictConfig, source: str, data_hash: str) -> Found:
-    """The checkpoint named by `train.resume_from`: a run folder, its checkpoints/, or a file in there.
-
-    Raises:
-        UsageError: there is no readable checkpoint, it holds weights only, or it does not fit.
-    """
+def _other(cfg: DictConfig, source: str, data_hash: str) -> Found:
+    """The checkpoint in a run folder or its checkpoints/, or the file `source`."""
     path = Path(source).expanduser()
     content: dict[str, Any] | None
     if path.is_dir():
         folder = path if path.name == CHECKPOINTS else path / CHECKPOINTS
-        content = checkpoint.read_latest(folder)
+        content, _ = checkpoint.read_latest(folder)
         if content is None:
             raise UsageError(f"train.resume_from={source}: no readable checkpoint in {folder}")
     elif path.is_file():
@@ -99,11 +99,14 @@ def other(cfg: DictConfig, source: str, data_hash: str) -> Found:
             f"train.resume_from={source}: holds weights only; name the run folder or its last.pt"
         )
     check(cfg, content, data_hash, where=source, longer=True)
-    if _steps(content) < cfg.train.steps and content["step"] > 0:
-        content["longer"] = True
+    old = OmegaConf.create(content["config"])
+    if old.train.steps < cfg.train.steps:
+        schedule = get("schedule", old.choices.schedule)(old.train.steps, **old.schedule)
+        content["longer"] |= content["step"] >= schedule.warmup_steps
     lines = lines_up_to(folder.parent, _last_row(content))
     log.info("going on from step %d of %s", content["step"], source)
-    return Found(content, lines, [json.loads(line) for line in lines], _best(folder, content))
+    unseen = [json.loads(line) for line in lines]
+    return Found(content, lines, unseen=unseen, best=_best(folder, content))
 
 
 def check(cfg: DictConfig, content: Mapping[str, Any], data_hash: str, *, where: str, longer: bool) -> None:
@@ -118,14 +121,15 @@ def check(cfg: DictConfig, content: Mapping[str, Any], data_hash: str, *, where:
     """
     old = flat(OmegaConf.create(content["config"]))
     new = flat(OmegaConf.create(OmegaConf.to_yaml(cfg, resolve=True)))  # through the same text as the old one
-    old.pop("train.steps"), new.pop("train.steps")
-    before, now = _steps(content), cfg.train.steps
+    before, now = old.pop("train.steps"), new.pop("train.steps")
+    other_data = content["data_hash"] != data_hash
     differing = [
         f"{key}: {old.get(key, _ABSENT)} -> {new.get(key, _ABSENT)}"
         for key in sorted(old.keys() | new.keys())
-        if old.get(key, _ABSENT) != new.get(key, _ABSENT) and not harmless(key)
+        if old.get(key, _ABSENT) != new.get(key, _ABSENT)
+        and (not harmless(key) or (other_data and key.startswith("data.")))
     ]
-    if content["data_hash"] != data_hash:
+    if other_data:
         differing.append(
             f"data (hash of tokens, tokenizer and split): {content['data_hash'][:12]} -> {data_hash[:12]}"
         )
@@ -167,10 +171,6 @@ def _last_row(content: Mapping[str, Any]) -> int:
     """Step of the last row that a checkpoint knows: its own, unless it was saved in the middle of an
     evaluation."""
     return int(content["step"]) if content["settled"] else int(content["step"]) - 1
-
-
-def _steps(content: Mapping[str, Any]) -> int:
-    return int(OmegaConf.create(content["config"]).train.steps)
 
 
 def _best(folder: Path, content: Mapping[str, Any]) -> dict[str, Any] | None:

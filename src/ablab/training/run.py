@@ -17,7 +17,7 @@ from ..model import build_model
 from ..registry import get
 from ..runfolder import CHECKPOINTS
 from ..tracking.sink import Sink
-from . import checkpoint, resume
+from . import checkpoint
 from .device import Runtime
 from .environment import peak_memory
 from .evaluate import Evaluation, Evaluator
@@ -26,6 +26,7 @@ from .feed import Feed
 from .metrics import Meter, MetricsFile
 from .optimizer import parameter_groups
 from .outcome import Outcome, Progress
+from .resume import Found
 from .state import TrainState, random_states, seed_noise, set_random_states
 from .status import Status
 
@@ -69,24 +70,16 @@ class Run:
         seed_noise(cfg.seeds.init)
         status.update(write=True, **facts(cfg, data, where.device))
 
-    def restore(self) -> None:
-        """Take over the checkpoint that there is, whole or not at all, cut metrics.jsonl to it, and open that
-        file.
-
-        Raises:
-            UsageError: the checkpoint belongs to another run.
-        """
-        found = resume.own(self.cfg, self.run_dir, self.data.hash)
+    def restore(self, found: Found) -> None:
+        """Take over a checkpoint, if there is one, as a whole; cut metrics.jsonl to it and open that file."""
         if found.content is not None:
             self._load(found.content)
+        if found.own:
             self._saved = (self.state.step, self.state.settled)
-        elif self.cfg.train.resume_from:
-            found = resume.other(self.cfg, self.cfg.train.resume_from, self.data.hash)
-            self._load(found.content or {})
-            if found.best is not None:
-                checkpoint.write(self._folder / checkpoint.BEST, found.best)
-            else:
-                self.state.best_loss = self.state.best_step = None
+        elif found.best is not None:
+            checkpoint.write(self._folder / checkpoint.BEST, found.best)
+        else:
+            self.state.best_loss = self.state.best_step = None
         self.metrics = MetricsFile(self.run_dir, found.lines)
         for row in found.unseen:
             self._show(row)

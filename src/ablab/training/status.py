@@ -36,7 +36,8 @@ class Status:
         before = read_status(Path(run_dir)) or {}
         self._fields: dict[str, Any] = {"state": "running", "step": 0, "steps": None, "reason": None}
         self._fields |= {k: v for k, v in before.items() if k not in ("state", "reason")} | fields
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the fields: held for moments, since every step updates them
+        self._writing = threading.Lock()  # of the file: held while the disk is busy
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._trouble = False
@@ -83,9 +84,11 @@ class Status:
         Raises:
             OSError: the folder cannot be written.
         """
-        with self._lock:
-            self._fields["heartbeat"] = time.time()
-            write_json_atomic(self.path, plain(self._fields))
+        with self._writing:
+            with self._lock:
+                self._fields["heartbeat"] = time.time()
+                content = plain(self._fields)
+            write_json_atomic(self.path, content)
 
     def _beat(self) -> None:
         while not self._stop.wait(BEAT):
