@@ -16,6 +16,9 @@ from ablab.errors import UsageError
 
 TEXT = "the quick brown fox jumps over the lazy dog; the dogs' quickness isn't lazy.\n" * 30
 TOKENIZER = train_bpe([TEXT], 290)
+SPACED = train_bpe(
+    ["a \n  b\n\n\n\tc    d \n\n\n e's  \t f" * 20], 290
+)  # merges white space of several kinds
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 spaced = st.text(st.sampled_from("ab' \n\t\r\x1c\u00a0\u3000é1.s"), max_size=80)
@@ -31,9 +34,10 @@ def test_every_text_comes_back(text):
 @given(texts | spaced, st.integers(1, 20))
 @settings(max_examples=300)
 def test_pieces_give_the_ids_of_the_whole(text, length):
-    pieces = list(TOKENIZER.pieces(text, length))
-    assert "".join(pieces) == text
-    assert [id_ for piece in pieces for id_ in TOKENIZER.encode(piece)] == TOKENIZER.encode(text)
+    for tokenizer in (TOKENIZER, SPACED):
+        pieces = list(tokenizer.pieces(text, length))
+        assert "".join(pieces) == text
+        assert [id_ for piece in pieces for id_ in tokenizer.encode(piece)] == tokenizer.encode(text)
 
 
 def test_merges_are_learned_and_the_vocabulary_has_the_size_asked_for():

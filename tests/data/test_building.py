@@ -175,7 +175,8 @@ def test_a_build_that_fails_or_was_killed_leaves_no_half_folder(fox, tmp_path, m
 PREPARE = """
 import sys
 from ablab.data import Batches, batch_hash, prepare
-cfg = {"choices": {"data": "text"}, "data": {"path": sys.argv[1], "tokenizer": sys.argv[3], "vocab_size": 400}}
+options = {"path": sys.argv[1], "tokenizer": sys.argv[3], "vocab_size": 400}
+cfg = {"choices": {"data": "text"}, "data": options}
 data = prepare(cfg, sys.argv[2])
 assert "torch" not in sys.modules
 print(data.hash, batch_hash("", *Batches(data.train, 16, 4, 1).step(7)))
