@@ -218,6 +218,10 @@ class WandbServer:
         return {"markRunFilesUploaded": {"success": True}}
 
     # artifacts --------------------------------------------------------------------------------------
+    def on_ArtifactType(self, v: Json, base: str) -> Json:
+        kinds = [item["type"] for item in self.artifacts.values() if item["name"] == v["name"].split(":")[0]]
+        return {"project": {"artifact": {"artifactType": {"name": kinds[-1]}} if kinds else None}}
+
     def on_CreateArtifact(self, v: Json, base: str) -> Json:
         key = _gid("Artifact", v["digest"])
         known = {"type": v["artifactTypeName"], "name": v["artifactCollectionName"], "run": v.get("runName")}

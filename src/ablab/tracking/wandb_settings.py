@@ -56,6 +56,7 @@ def client_settings(options: WandbOptions, runs_dir: Path) -> dict[str, Any]:
         # Without these a dead server holds the run at its start and at its end.
         "init_timeout": options.init_timeout,
         "finish_timeout": options.finish_timeout,
+        "finish_timeout_raises": True,  # to be able to say what was not uploaded
         # The run's log belongs to run.log; capturing it again costs time and reorders lines.
         "console": "off",
         "silent": True,

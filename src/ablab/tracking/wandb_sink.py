@@ -79,6 +79,8 @@ class WandbSink:
             self._init(wandb, info, settings)
         self.folder = Path(self._run.settings.sync_dir) if self.mode != "disabled" else None
         self.url = self._run.url if self.mode == "online" else None
+        # Before the metrics are defined: the client then forgets the minimum of a run that it resumes.
+        self._remember(dict(self._run.summary))
         for key in LOSSES:
             self._run.define_metric(key, step_metric="tokens", summary="min,last")
         self._run.define_metric("*", step_metric="tokens")
@@ -97,35 +99,33 @@ class WandbSink:
             notes=info.notes,
             config=plain(info.config),
             mode=self.mode,
-            # Without "allow" the server's copy of a run that starts anew is replaced, as it should be.
-            resume="allow" if info.resumed else None,
+            # The id stands for the result: what a server has of it already is the same run, whoever began it.
+            resume="allow" if info.resumed or self.mode == "online" else None,
             settings=wandb.Settings(**settings),
         )
 
     def _catch_up(self, info: RunInfo, earlier: list[Path]) -> None:
         """Make W&B hold exactly the rows of `metrics.jsonl`, wherever the attempts before this one ran."""
-        if not info.resumed or self.mode == "disabled":
-            # A fresh start replaces what unfinished attempts hold back.
-            for attempt in earlier:
-                wandb_folder.supersede(attempt, info.id)
-            return
         if self.mode == "online":
             self._next_step = int(self._run.step)  # the server knows
+        if self.mode == "online" or not info.resumed:
+            # The rows they hold back come again in this attempt.
             for attempt in earlier:
                 wandb_folder.supersede(attempt, info.id)
-        else:
+        elif self.mode == "offline":
             for attempt in reversed(earlier):
                 if before := wandb_folder.recorded(attempt, info.id):
                     self._next_step = before["step"] + 1
                     self._remember(before["summary"])
                     break
-        for row in runfolder.read_metrics(info.run_dir):
-            self.log(row)
+        if info.resumed:
+            for row in runfolder.read_metrics(info.run_dir):
+                self.log(row)
 
     def _remember(self, summary: Mapping[str, Any]) -> None:
         for key in LOSSES:
             best = summary.get(key)
-            best = best.get("min") if isinstance(best, Mapping) else None
+            best = best.get("min") if hasattr(best, "get") else None  # the client's own class is no Mapping
             if isinstance(best, int | float):
                 self._minimum[key] = float(best)
 
