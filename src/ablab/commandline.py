@@ -94,7 +94,9 @@ def _check_key(override: Override, text: str) -> None:
         slot, _, option = key.partition(".")
         if slot in registry.SLOTS and option:
             choices = sorted(k for k in known if k.startswith(f"{slot}."))
-            raise UsageError(f"unknown key '{key}'{did_you_mean(key, choices)}; options of {slot}: {', '.join(choices) or 'none'}")
+            raise UsageError(
+                f"unknown key '{key}'{did_you_mean(key, choices)}; options of {slot}: {', '.join(choices) or 'none'}"
+            )
         if "." in key and any(k.startswith(f"{slot}.") for k in known):
             raise unknown("key", key, [k for k in known if k.startswith(f"{slot}.")])
         tops = sorted({k for k in known if "." not in k})
@@ -120,7 +122,11 @@ def group_options(group: str) -> list[str]:
         return list(catalog.options(group))
     if group == "experiment":
         return sorted({file.stem for folder in experiment_folders() for file in folder.glob("*.yaml")})
-    order = {"data": ["kjv", "shakespeare", "text"], "scale": ["demo", "cs336", "gpt2_small"], "tracker": ["wandb"]}
+    order = {
+        "data": ["kjv", "shakespeare", "text"],
+        "scale": ["demo", "cs336", "gpt2_small"],
+        "tracker": ["wandb"],
+    }
     names = [file.stem for file in (shipped("conf") / group).glob("*.yaml")]
     return sorted(names, key=lambda n: (order[group].index(n) if n in order[group] else 99, n))
 

@@ -21,6 +21,7 @@ from .explain import explained
 from .schema import BUDGETS, Config
 from .validate import validate
 
+
 @cache
 def store_options() -> None:
     """Hand Hydra what is not a file of conf/: the schema, every registered option, every experiment."""
@@ -76,7 +77,9 @@ def finish(cfg: DictConfig, explicit: frozenset[str] = frozenset()) -> DictConfi
             raise UsageError(f"{missing[0]} has no value (it is ???); set {missing[0]}=...")
         plain: dict[str, Any] = OmegaConf.to_container(own, resolve=True)  # type: ignore[assignment]
     plain.pop("experiment", None)
-    config: dict[str, Any] = {"choices": {group: chosen[group] for group in GROUPS if group in chosen}} | plain
+    config: dict[str, Any] = {
+        "choices": {group: chosen[group] for group in GROUPS if group in chosen}
+    } | plain
     _one_budget(config["train"], explicit)
     _same_function(config)
     result = OmegaConf.create(config)
@@ -100,4 +103,6 @@ def _same_function(config: dict[str, Any]) -> None:
     """Without norms a placement says nothing: `post_norm` with `identity` is stored as `pre_norm`."""
     if config["choices"]["norm"] == "identity" and config["choices"]["block"] == "post_norm":
         config["choices"]["block"] = "pre_norm"
-        config["block"] = {key: default for key, (_, default) in catalog.option("block", "pre_norm").keywords.items()}
+        config["block"] = {
+            key: default for key, (_, default) in catalog.option("block", "pre_norm").keywords.items()
+        }

@@ -42,8 +42,8 @@ class Costs:
 def costs(cfg: DictConfig | Mapping[str, Any], vocab_size: int) -> Costs:
     """Count what `build_model(cfg, vocab_size)` would have.
 
-    FLOPs per training token are 3 (2 N_matmul + 4 L T D): a multiplication and an addition per weight, attention's
-    two products over T keys, and twice the forward pass for the backward one.
+    FLOPs per training token are 3 (2 N_matmul + 4 L T D): a multiplication and an addition per weight,
+    attention's two products over T keys, and twice the forward pass for the backward one.
     """
     with torch.device("meta"):
         model = build_model(cfg, vocab_size)

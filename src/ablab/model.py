@@ -77,7 +77,7 @@ class DecoderLM(nn.Module):
         """Logits (B, T, V) of the token after each of `ids` (B, T).
 
         Args:
-            mask: (B, S) boolean, True = a real token, over the cached tokens and `ids`; rows are padded on the left.
+            mask: (B, S) boolean, True = a real token, over cached tokens and `ids`; padding is on the left.
             cache: one per layer, see `new_cache`; `ids` then continue what it holds, and it grows.
         """
         return self.lm_head(self.hidden(ids, mask, cache))
@@ -98,7 +98,7 @@ class DecoderLM(nn.Module):
 def build_model(cfg: DictConfig | Mapping[str, Any], vocab_size: int) -> DecoderLM:
     """The model that a config describes, initialised from `seeds.init` and `seeds.salt`.
 
-    The weights depend on nothing but the config and `vocab_size`; PyTorch's global random state is left alone.
+    The weights depend on nothing but the config and `vocab_size`; PyTorch's random state is left alone.
 
     Raises:
         UsageError: an unknown option, or sizes that do not fit together.
@@ -141,10 +141,10 @@ def build_model(cfg: DictConfig | Mapping[str, Any], vocab_size: int) -> Decoder
 
 
 def matrices(model: DecoderLM) -> dict[str, tuple[nn.Parameter, Kind]]:
-    """Every matrix of the model by name, and what it does: all parameters of two axes or more outside the norms.
+    """Every matrix of the model and what it does: all parameters of two axes or more outside the norms.
 
-    The writer to the residual stream of a part is the one its class names in `residual_projection`, and without
-    that its last Linear with d_model rows.
+    The writer to the residual stream of a part is the one its class names in `residual_projection`, and
+    without that its last Linear with d_model rows.
     """
     kinds: dict[str, Kind] = {"token_embeddings.weight": "embedding", "lm_head.weight": "head"}
     if isinstance(model.lm_head, TiedHead):

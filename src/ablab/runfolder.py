@@ -9,7 +9,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-CONFIG, METRICS, STATUS, LOG, CHECKPOINTS = "config.yaml", "metrics.jsonl", "status.json", "run.log", "checkpoints"
+CONFIG, METRICS, STATUS, LOG, CHECKPOINTS = (
+    "config.yaml",
+    "metrics.jsonl",
+    "status.json",
+    "run.log",
+    "checkpoints",
+)
 STUDY = "study.json"
 STUDIES = "studies"
 

@@ -38,13 +38,13 @@ class AblabSweeper(Sweeper):
         self.params = dict(params or {})
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.context, self.task, self.config = hydra_context, task_function, config
+        self.context, self.config = hydra_context, config
 
     def sweep(self, arguments: list[str]) -> Any:
         from ablab.study.session import Session
 
         typed = [f"{key}={value}" for key, value in self.params.items()] + list(arguments)
-        return Session(self.context, self.task, self.config).run(typed)
+        return Session(self.context, self.config).run(typed)
 
 
 class AblabLauncher(Launcher):
@@ -54,4 +54,6 @@ class AblabLauncher(Launcher):
         self.task = task_function
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        raise RuntimeError("the ablab launcher is driven by the ablab sweeper; choose another hydra/launcher with it")
+        raise RuntimeError(
+            "the ablab launcher is driven by the ablab sweeper; choose another hydra/launcher with it"
+        )

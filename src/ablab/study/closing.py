@@ -15,7 +15,13 @@ from .plan import Plan
 from .pool import human, size
 from .runner import Ending
 
-COLOURS = {"finished": "green", "diverged": "yellow", "failed": "red", "interrupted": "magenta", "missing": "dim"}
+COLOURS = {
+    "finished": "green",
+    "diverged": "yellow",
+    "failed": "red",
+    "interrupted": "magenta",
+    "missing": "dim",
+}
 
 
 def final_loss(run_dir: Path) -> float | None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress as Bars, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 
 if TYPE_CHECKING:
-    from ..training.outcome import Progress
     from .runner import Ending
-    from .worker import Task
+    from .task import Task
 
 
 def clock(seconds: float | None) -> str:
@@ -59,16 +60,16 @@ class Board:
         if task.run_id not in self.lines:
             self.lines[task.run_id] = self.bars.add_task(_name(task), total=1.0, text="starting")
 
-    def progress(self, task: Task, now: Progress) -> None:
-        """A cell said how far it is."""
-        share = now.step / now.steps
+    def progress(self, task: Task, now: Mapping[str, Any]) -> None:
+        """A cell said how far it is: the fields of a `training.outcome.Progress`."""
+        share = now["step"] / now["steps"]
         self.first.setdefault(task.run_id, share)
         self.shares[task.run_id] = share
-        loss = now.train_loss if now.train_loss is not None else now.val_loss
-        shown = [f"step {now.step}/{now.steps}"]
+        loss = now["train_loss"] if now["train_loss"] is not None else now["val_loss"]
+        shown = [f"step {now['step']}/{now['steps']}"]
         shown += [f"loss {loss:.3f}"] if loss is not None else []
-        shown += [f"{now.tokens_per_second:,.0f} tok/s"] if now.tokens_per_second else []
-        shown += [f"{clock(now.seconds_left)} left"] if now.seconds_left is not None else []
+        shown += [f"{now['tokens_per_second']:,.0f} tok/s"] if now["tokens_per_second"] else []
+        shown += [f"{clock(now['seconds_left'])} left"] if now["seconds_left"] is not None else []
         self.bars.update(self.lines[task.run_id], completed=share, text="  ".join(shown))
         self._overall()
 

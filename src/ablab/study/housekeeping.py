@@ -45,7 +45,11 @@ def entries(runs_dir: Path) -> list[Entry]:
     if not runs_dir.is_dir():
         raise UsageError(f"--runs-dir {runs_dir}: no such folder")
     used = uses(runs_dir)
-    folders = [p for p in sorted(runs_dir.iterdir()) if (p / runfolder.CONFIG).exists() or (p / runfolder.STATUS).exists()]
+    folders = [
+        p
+        for p in sorted(runs_dir.iterdir())
+        if (p / runfolder.CONFIG).exists() or (p / runfolder.STATUS).exists()
+    ]
     return [Entry(p, runfolder.state(p), tuple(used.get(p.name, ())), pool.size(p)) for p in folders]
 
 
@@ -82,7 +86,10 @@ def delete(console: Console, runs_dir: Path, chosen: Sequence[Entry], *, dry_run
                 continue
             if not dry_run:
                 shutil.rmtree(entry.path)
-        console.print(f"{'would remove' if dry_run else 'removed'} {entry.path.name} ({pool.human(entry.bytes)})", highlight=False)
+        console.print(
+            f"{'would remove' if dry_run else 'removed'} {entry.path.name} ({pool.human(entry.bytes)})",
+            highlight=False,
+        )
     return kept
 
 
@@ -108,7 +115,9 @@ def main(argv: Sequence[str]) -> int:
         chosen = select(found, args.runs)
         used = [e for e in chosen if e.studies]
         if used and not args.force:
-            raise UsageError(f"{used[0].path.name} is shown by study {', '.join(used[0].studies)}; add --force to remove it")
+            raise UsageError(
+                f"{used[0].path.name} is shown by study {', '.join(used[0].studies)}; add --force to remove it"
+            )
     else:
         chosen = [e for e in found if not e.studies]
         if not chosen:

@@ -65,6 +65,7 @@ class Plan:
     command: str
     code: dict[str, Any]
     warnings: list[str] = field(default_factory=list)
+    treatments: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
@@ -143,9 +144,13 @@ def _first(plan: Plan) -> dict[str, Any]:
         "seeds": plan.seeds,
         "baseline": plan.baseline,
         "cells": [cell.record() for cell in plan.cells],
+        "treatments": plan.treatments,
         "warnings": plan.warnings,
         "additions": [],
-        "wandb": {"project": plan.cells[0].cfg.tracker.get("project"), "runs": {c.id: c.id for c in plan.cells}},
+        "wandb": {
+            "project": plan.cells[0].cfg.tracker.get("project"),
+            "runs": {c.id: c.id for c in plan.cells},
+        },
         "noise": None,
     }
 
@@ -171,6 +176,8 @@ def _merged(old: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     new["seeds"] += [seed for seed in plan.seeds if seed not in new["seeds"]]
     new["baseline"] = {**plan.baseline, **new["baseline"]}
     new["warnings"] += [w for w in plan.warnings if w not in new["warnings"]]
+    known = {t["label"] for t in plan.treatments}
+    new["treatments"] = [t for t in new.get("treatments", []) if t["label"] not in known] + plan.treatments
     if added:
         new["additions"].append({"when": _now(), "command": plan.command, "cells": added})
     return new

@@ -14,7 +14,18 @@ from .plan import Plan
 def show(console: Console, plan: Plan, data: TokenData) -> None:
     """Print cells, parameters, FLOPs, widths, tokens per parameter and epochs."""
     table = Table(title=f"plan of study {plan.study}", title_justify="left", pad_edge=False, show_edge=False)
-    for name in ("cell", "variant", "seed", "parameters", "d_ff", "FFN residual", "PFLOP", "tokens/parameter", "epochs", "state"):
+    for name in (
+        "cell",
+        "variant",
+        "seed",
+        "parameters",
+        "d_ff",
+        "FFN residual",
+        "PFLOP",
+        "tokens/parameter",
+        "epochs",
+        "state",
+    ):
         table.add_column(name, justify="left" if name in ("variant", "state") else "right")
     for cell in plan.cells:
         tokens = budget.tokens_per_step(cell.cfg) * cell.cfg.train.steps

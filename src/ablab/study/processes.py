@@ -6,6 +6,7 @@ cost a fraction of a second instead of an import of torch.
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import multiprocessing.forkserver
 import sys
@@ -15,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 #: loaded once, in the server. torch._dynamo: the first optimiser step would import it in every cell (1 s)
-PRELOAD = ["torch", "torch._dynamo", "ablab.study.worker"]
+PRELOAD = ["torch", "torch._dynamo", "ablab.study.worker", "ablab.study.treatment"]
 
 _context = multiprocessing.get_context("forkserver")
 
@@ -26,13 +27,14 @@ def warm_up() -> None:
     multiprocessing.forkserver.ensure_running()
 
 
-def start(target: Callable[..., None], *arguments: Any) -> tuple[BaseProcess, Connection]:
-    """Start `target(*arguments, connection)` in a new process; returns it and this side of the connection.
+def start(target: str, *arguments: Any) -> tuple[BaseProcess, Connection]:
+    """Start a function, named `package.module:function`, as `function(*arguments, connection)` in a new process.
 
-    The main script is not imported again in the child: cells need ablab, not what stands around the command.
+    Returns the process and this side of the connection. The function goes by name, so that its module, and with it
+    torch, stays out of this process. The main script is not imported again in the child: cells need ablab, not what stands around the command.
     """
     here, there = _context.Pipe()
-    process = _context.Process(target=target, args=(*arguments, there), daemon=False)
+    process = _context.Process(target=_call, args=(target, *arguments, there), daemon=False)
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     try:
@@ -56,14 +58,14 @@ class Answered(Exception):
         self.kind, self.trace = kind, trace
 
 
-def ask(question: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a function in a process of the server and return its answer: torch stays out of this process.
+def ask(question: str, *arguments: Any) -> Any:
+    """Run a function, named `package.module:function`, in a process of the server and return its answer.
 
     Raises:
         Answered: the function raised; carries the traceback.
         RuntimeError: its process died.
     """
-    process, connection = start(_answer, question, arguments)
+    process, connection = start("ablab.study.processes:_answer", question, arguments)
     try:
         kind, *rest = connection.recv()
     except EOFError:
@@ -75,11 +77,20 @@ def ask(question: Callable[..., Any], *arguments: Any) -> Any:
     return rest[0]
 
 
-def _answer(question: Callable[..., Any], arguments: tuple[Any, ...], connection: Connection) -> None:
+def _named(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
+
+
+def _call(name: str, *arguments: Any) -> None:
+    _named(name)(*arguments)
+
+
+def _answer(question: str, arguments: tuple[Any, ...], connection: Connection) -> None:
     import traceback
 
     try:
-        connection.send(("answer", question(*arguments)))
+        connection.send(("answer", _named(question)(*arguments)))
     except Exception as error:
         names = [cls.__name__ for cls in type(error).__mro__]
         kind = "UsageError" if "UsageError" in names else type(error).__name__

@@ -16,7 +16,7 @@ from typing import Any
 
 from . import pool, processes
 from .display import Board
-from .worker import Task, run_cell
+from .task import Task
 
 #: seconds between looks at cells that another process is training
 POLL = 1.0
@@ -74,7 +74,9 @@ class Runner:
         next_look = 0.0
         with self._signals():
             while waiting or elsewhere or self._children:
-                if self.stopped or (self.fail_fast and any(e.state == "failed" for e in self.endings.values())):
+                if self.stopped or (
+                    self.fail_fast and any(e.state == "failed" for e in self.endings.values())
+                ):
                     waiting.clear()
                     elsewhere.clear()
                 while waiting and len(self._children) < self.jobs:
@@ -87,7 +89,9 @@ class Runner:
                     ending = self._ending(child)
                     if ending is None:
                         elsewhere.append(child.task)
-                        self.board.note_once(f"{child.task.folder}: another process is training it; waiting for that one")
+                        self.board.note_once(
+                            f"{child.task.folder}: another process is training it; waiting for that one"
+                        )
                         continue
                     self.endings[child.task.run_id] = ending
                     self.board.ended(child.task, ending)
@@ -112,7 +116,7 @@ class Runner:
             device = min(range(self.gpus), key=lambda g: sum(c.slot % self.gpus == g for c in self._children))
             slot = device
             task.environment["CUDA_VISIBLE_DEVICES"] = _visible(device)
-        process, connection = processes.start(run_cell, task)
+        process, connection = processes.start("ablab.study.worker:run_cell", task)
         self._children.append(Child(task, process, connection, slot))
         self.board.started(task)
 
@@ -121,7 +125,9 @@ class Runner:
         if not self._children:
             time.sleep(0.1)
             return []
-        sources: list[Any] = [c.connection for c in self._children] + [c.process.sentinel for c in self._children]
+        sources: list[Any] = [c.connection for c in self._children] + [
+            c.process.sentinel for c in self._children
+        ]
         ready = wait(sources, timeout=0.5)
         for child in self._children:
             if child.connection in ready:
@@ -155,7 +161,11 @@ class Runner:
             case ("outcome", state, step, reason, trace, _):
                 return Ending(state, step, reason, trace)
         code = child.process.exitcode or 0
-        reason = f"killed by {signal.Signals(-code).name}" if code < 0 else f"its process exited with code {code} unasked"
+        reason = (
+            f"killed by {signal.Signals(-code).name}"
+            if code < 0
+            else f"its process exited with code {code} unasked"
+        )
         task = child.task
         pool.mark_lost(Path(task.runs_dir), task.run_dir, task.run_id, reason)
         return Ending("failed", reason=reason)
@@ -184,5 +194,3 @@ def default_jobs(threads: int, gpus: int, cells: int) -> int:
     """Cells at once: one per GPU, else as many as the cores allow with `threads` each; never more than there are."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cells, gpus or cores // max(1, threads)))
-
-

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.types import HydraContext, TaskFunction
+from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from rich.console import Console
 
@@ -23,24 +23,33 @@ from ..data import TokenData, check_length, prepare
 from ..errors import UsageError
 from ..explain import explained
 from ..schema import ACTIONS
-from . import budget, closing, facts, pool, processes, provenance
+from . import budget, closing, pool, processes, provenance
 from .display import Board, clock
 from .expand import axes, parse_assignments, variants
 from .identity import folder_name, ingredients, run_id
+from .launched import launch, uses_own_launcher
 from .plan import Cell, Plan, declare, describe, factor_value, study_name
 from .runner import Ending, Runner, default_jobs
-from .worker import Task
+from .task import Task
 
 #: keys that neither name a study nor are factors of it
-NOT_IN_NAME = (*ACTIONS, "runs_dir", "note", "study.name", "experiment", "seed", "train.log_every", "train.checkpoint_every")
+NOT_IN_NAME = (
+    *ACTIONS,
+    "runs_dir",
+    "note",
+    "study.name",
+    "experiment",
+    "seed",
+    "train.log_every",
+    "train.checkpoint_every",
+)
 
 
 class Session:
     """Runs one command. `run` is the whole story; each step is a method."""
 
-    def __init__(self, context: HydraContext, task: TaskFunction, master: DictConfig) -> None:
-        self.loader = context.config_loader
-        self.task = task
+    def __init__(self, context: HydraContext, master: DictConfig) -> None:
+        self.context, self.loader = context, context.config_loader
         self.master = master
         self.console = Console(width=None if sys.stdout.isatty() else 160)
         self.data: dict[str, TokenData] = {}
@@ -67,7 +76,13 @@ class Session:
         settings = self.master.study
         nuisance = list(settings.nuisance)
         baseline = parse_assignments(settings.baseline, "study.baseline")
-        points = variants(swept.swept, design=settings.design, baseline=baseline, nuisance=nuisance, arms=list(settings.arms))
+        points = variants(
+            swept.swept,
+            design=settings.design,
+            baseline=baseline,
+            nuisance=nuisance,
+            arms=list(settings.arms),
+        )
         cells = self._compose(swept.fixed, points, swept.seeds, explicit)
         runs_dir = Path(cells[0].cfg.runs_dir).expanduser()
         if not (cells[0].cfg.plan or cells[0].cfg.status):
@@ -82,10 +97,24 @@ class Session:
         base = first | {key: value for key, value in factor_values(cells, baseline).items() if key in first}
         fixed = [f for f in swept.fixed if f.partition("=")[0] not in NOT_IN_NAME]
         name = settings.name or study_name([k for k in swept.swept if k != "seed"], fixed)
-        return Plan(name, runs_dir, cells, factors, base, cells[0].cfg.study, command_line(), provenance.code(), warnings(cells))
+        return Plan(
+            name,
+            runs_dir,
+            cells,
+            factors,
+            base,
+            cells[0].cfg.study,
+            command_line(),
+            provenance.code(),
+            warnings(cells),
+        )
 
     def _compose(
-        self, fixed: tuple[str, ...], points: list[tuple[str, ...]], seeds: tuple[str, ...], explicit: frozenset[str]
+        self,
+        fixed: tuple[str, ...],
+        points: list[tuple[str, ...]],
+        seeds: tuple[str, ...],
+        explicit: frozenset[str],
     ) -> list[Cell]:
         """Cells seed by seed, so that an interrupted study leaves whole blocks. A variant is composed once and its
         seeds are filled in, since composing is what takes time."""
@@ -135,13 +164,8 @@ class Session:
                 keys[key] = len(asked)
                 asked.append((_plain(cell.cfg), vocab))
             cell.costs = {"model": keys[key]}
-        try:
-            counted = processes.ask(facts.model_facts, asked)
-            self.machine = processes.ask(facts.machine, cells[0].cfg.train.device)
-        except processes.Answered as error:
-            if error.kind == "UsageError":
-                raise UsageError(str(error)) from error
-            raise
+        counted = _ask("ablab.study.facts:model_facts", asked)
+        self.machine = _ask("ablab.study.facts:machine", cells[0].cfg.train.device)
         for cell in cells:
             cell.costs = dict(counted[cell.costs["model"]])
             cell.cfg.train.steps = budget.steps(cell.cfg, cell.costs)
@@ -166,6 +190,20 @@ class Session:
             keys |= dict.fromkeys(override.partition("=")[0] for override in point)
         return list(keys)
 
+    def treatments(self, plan: Plan) -> None:
+        """Check before anything trains that every variant changes what it says, and keep what was seen."""
+        seeds = {cell.seed for cell in plan.cells}
+        variants = [cell for cell in plan.cells if cell.seed == min(seeds)]
+        states = [runfolder.state(plan.run_dir(cell)) for cell in plan.cells]
+        if len(variants) < 2 or all(state in runfolder.OUTCOMES for state in states):
+            return
+        same_data = [cell for cell in variants if _data_key(cell) == _data_key(variants[0])]
+        first = next((n for n, cell in enumerate(same_data) if cell.factors == plan.baseline), 0)
+        asked = [(cell.label, cell.factors, _plain(cell.cfg)) for cell in same_data]
+        plan.treatments = _ask(
+            "ablab.study.treatment:check", asked, first, str(self.data[_data_key(variants[0])].folder)
+        )
+
     # -- what can be asked ------------------------------------------------------------------------------------------
 
     def show_plan(self, plan: Plan) -> int:
@@ -187,12 +225,15 @@ class Session:
         """Train what is missing and close the study."""
         begun = time.monotonic()
         actions = plan.cells[0].cfg
+        self.treatments(plan)
         study = declare(plan)
         asked = plan.cells
         if actions.cell is not None:
             asked = [cell for cell in plan.cells if cell.index == actions.cell]
             if not asked:
-                raise UsageError(f"cell={actions.cell}: the plan has cells 0 to {max(c.index for c in plan.cells)}")
+                raise UsageError(
+                    f"cell={actions.cell}: the plan has cells 0 to {max(c.index for c in plan.cells)}"
+                )
         if actions.fresh:
             self._set_aside(plan, asked)
         before = {cell.id: runfolder.state(plan.run_dir(cell)) for cell in asked}
@@ -200,12 +241,18 @@ class Session:
         self._announce(plan, todo, len(asked))
         runner = self._runner(plan, todo)
         endings: dict[str, Ending] = {}
-        if todo:
+        tasks = [self._task(plan, cell) for cell in todo]
+        if todo and uses_own_launcher(self.master):
             with runner.board:
-                endings = runner.run([self._task(plan, cell) for cell in todo])
+                endings = runner.run(tasks)
+        elif todo:
+            endings = launch(self.context, self.master, tasks, [cell.overrides for cell in todo])
         closing.say(self.console, "")
         self.console.print(closing.cells_table(replace(plan, cells=asked)))
-        closing.say(self.console, f"{closing.counts(before, endings)} in {clock(time.monotonic() - begun)}; {closing.disk(plan)}")
+        closing.say(
+            self.console,
+            f"{closing.counts(before, endings)} in {clock(time.monotonic() - begun)}; {closing.disk(plan)}",
+        )
         self._report(plan, study, runner.stopped)
         return closing.exit_code(replace(plan, cells=asked), runner.stopped)
 
@@ -220,7 +267,10 @@ class Session:
 
     def _announce(self, plan: Plan, todo: list[Cell], asked: int) -> None:
         tokens = sum(budget.tokens_per_step(c.cfg) * c.cfg.train.steps for c in todo)
-        closing.say(self.console, f"study {plan.study}: {asked} cells, {len(todo)} to train ({tokens / 1e6:.2f} M tokens)")
+        closing.say(
+            self.console,
+            f"study {plan.study}: {asked} cells, {len(todo)} to train ({tokens / 1e6:.2f} M tokens)",
+        )
         for text in plan.warnings:
             closing.say(self.console, f"warning: {text}")
 
@@ -228,7 +278,10 @@ class Session:
         actions = plan.cells[0].cfg
         gpus = self.machine["count"] if self.machine["device"] == "cuda" else 0
         jobs = actions.jobs or default_jobs(actions.train.threads, gpus, len(todo))
-        work = {c.id: float(c.costs["flops_per_token"]) * budget.tokens_per_step(c.cfg) * c.cfg.train.steps for c in todo}
+        work = {
+            c.id: float(c.costs["flops_per_token"]) * budget.tokens_per_step(c.cfg) * c.cfg.train.steps
+            for c in todo
+        }
         return Runner(jobs, gpus, Board(self.console, work, jobs), bool(actions.fail_fast))
 
     def _task(self, plan: Plan, cell: Cell) -> Task:
@@ -273,6 +326,16 @@ class Session:
             closing.say(self.console, traceback.format_exc())
 
 
+def _ask(question: str, *arguments: Any) -> Any:
+    """Ask a process that has torch; its usage errors are this process's."""
+    try:
+        return processes.ask(question, *arguments)
+    except processes.Answered as error:
+        if error.kind == "UsageError":
+            raise UsageError(str(error)) from error
+        raise
+
+
 def factor_values(cells: list[Cell], named: dict[str, str]) -> dict[str, Any]:
     """Values written as text, as the cells hold them (`1e-3` is the number 0.001)."""
     found: dict[str, Any] = {}
@@ -300,7 +363,9 @@ def warnings(cells: list[Cell]) -> list[str]:
     for cell in cells:
         residual = cell.costs.get("ffn_residual") or 0.0
         if abs(residual) > 0.005:
-            found.append(f"{cell.label}: its FFN has {residual:+.1%} parameters against the budget (d_ff={cell.costs['d_ff']})")
+            found.append(
+                f"{cell.label}: its FFN has {residual:+.1%} parameters against the budget (d_ff={cell.costs['d_ff']})"
+            )
     return list(dict.fromkeys(found))
 
 

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -26,31 +26,12 @@ from ..training.loop import train
 from ..training.outcome import Outcome, Progress
 from ..training.status import Status
 from . import pool
+from .task import Task
 
 log = logging.getLogger("ablab")
 
 #: signals that mean: save and stop. USR1, USR2 and CONT are what schedulers send before they pre-empt a job
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
-
-
-@dataclass(frozen=True)
-class Task:
-    """One cell as its process gets it: plain data that can be pickled."""
-
-    number: int
-    run_id: str
-    label: str
-    study: str
-    config: dict[str, Any]
-    hydra: dict[str, Any]
-    runs_dir: str
-    folder: str
-    data_folder: str
-    environment: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def run_dir(self) -> Path:
-        return Path(self.runs_dir) / self.folder
 
 
 class Stop:
@@ -77,7 +58,7 @@ class Stop:
 
 
 def run_cell(task: Task, connection: Connection) -> None:
-    """Train one cell. Messages sent: ("progress", Progress), then one of ("busy",), ("done", state) for a run that
+    """Train one cell. Messages sent: ("progress", fields of a Progress), then one of ("busy",), ("done", state) for a run that
     somebody else has finished, ("outcome", state, step, reason, traceback or None, summary)."""
     os.environ.update(task.environment)
     stop = Stop(connection)
@@ -92,7 +73,9 @@ def run_cell(task: Task, connection: Connection) -> None:
             return
         try:
             message = _run(task, stop, connection)
-        except BaseException as error:  # also sys.exit in a component: whatever happens is this cell's outcome
+        except (
+            BaseException
+        ) as error:  # also sys.exit in a component: whatever happens is this cell's outcome
             trace = traceback.format_exc()
             log.error("the run failed\n%s", trace)
             message = ("outcome", "failed", _step(task), _reason(error), trace, {})
@@ -110,7 +93,13 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
     resumed = (run_dir / runfolder.CHECKPOINTS / "last.pt").exists()
     if not (run_dir / runfolder.CONFIG).exists():
         runfolder.write_text_atomic(run_dir / runfolder.CONFIG, OmegaConf.to_yaml(cfg))
-    log.info("%s %s, cell %d of study %s", "resuming" if resumed else "starting", task.run_id, task.number, task.study)
+    log.info(
+        "%s %s, cell %d of study %s",
+        "resuming" if resumed else "starting",
+        task.run_id,
+        task.number,
+        task.study,
+    )
     data = open_data(Path(task.data_folder))
     sinks = make_sinks(cfg.choices.tracker, cfg.tracker)
     last = [0.0]
@@ -118,7 +107,7 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
     def report(progress: Progress) -> None:
         if time.monotonic() - last[0] >= 0.25 or progress.step == progress.steps:
             last[0] = time.monotonic()
-            connection.send(("progress", progress))
+            connection.send(("progress", asdict(progress)))
 
     outcome = Outcome("failed", 0, "the tracker did not start")
     started: list[Sink] = []
@@ -141,7 +130,9 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
 
 
 def _info(task: Task, cfg: DictConfig, resumed: bool, data_hash: str, status: Status) -> RunInfo:
-    config = {key: value for key, value in task.config.items() if key not in ("jobs", "fresh", "plan", "status")}
+    config = {
+        key: value for key, value in task.config.items() if key not in ("jobs", "fresh", "plan", "status")
+    }
     git = (runfolder.read_status(task.run_dir) or {}).get("environment", {}).get("git", {})
     extra = {"run_id": task.run_id, "label": task.label, "data_hash": data_hash, "git": git}
     return RunInfo(
