@@ -21,7 +21,8 @@ SPACED = train_bpe(
 )  # merges white space of several kinds
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
-spaced = st.text(st.sampled_from("ab' \n\t\r\x1c\u00a0\u3000é1.s"), max_size=80)
+gaps = st.text(st.sampled_from("a  \n\n\t"), max_size=30)
+spaced = gaps | st.text(st.sampled_from("ab' \n\t\r\x1c\u00a0\u3000é1.s"), max_size=80)
 
 
 @given(texts | spaced)
