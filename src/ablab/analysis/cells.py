@@ -15,9 +15,7 @@ from ablab.errors import UsageError, unknown
 
 METRIC = "val/loss"
 STATES = ("finished", "diverged", "failed", "interrupted", "missing")
-_RANK = {
-    state: rank for rank, state in enumerate(("finished", "diverged", "failed", "interrupted", "running"))
-}
+_RANK = {state: rank for rank, state in enumerate(("finished", "diverged", "failed", "interrupted", "running"))}
 
 
 @dataclass
@@ -33,11 +31,7 @@ class Entry:
     @property
     def name(self) -> str:
         """Name of the run folder, or of the missing run."""
-        return (
-            self.run.name
-            if self.run
-            else self.cell.folder or f"{label(self.cell.factors)},seed={self.cell.seed}"
-        )
+        return self.run.name if self.run else self.cell.folder or f"{label(self.cell.factors)},seed={self.cell.seed}"
 
     @property
     def state(self) -> str:
@@ -164,8 +158,7 @@ def assemble(plan: Plan, runs: Sequence[Run]) -> Table:
 
 def _place(plan: Plan, row: Row) -> tuple[int, ...]:
     return tuple(
-        [text(known) for known in levels].index(text(row.factors[key]))
-        for key, levels in plan.factors.items()
+        [text(known) for known in levels].index(text(row.factors[key])) for key, levels in plan.factors.items()
     )
 
 
@@ -241,9 +234,9 @@ def _left_out(entry: Entry) -> dict[str, str] | None:
         return None
     run = entry.run
     if run is None:
-        overrides = " ".join(entry.cell.overrides) or label(
-            {**entry.cell.factors, "seed": entry.cell.seed}
-        ).replace(",", " ")
+        overrides = " ".join(entry.cell.overrides) or label({**entry.cell.factors, "seed": entry.cell.seed}).replace(
+            ",", " "
+        )
         return {"run": entry.name, "reason": f"missing: {overrides}"}
     if run.problem:
         return {"run": run.name, "reason": f"{run.state}; {run.problem}"}
@@ -255,9 +248,7 @@ def _left_out(entry: Entry) -> dict[str, str] | None:
     return {"run": run.name, "reason": f"{run.state}{where}{cause}{note}"}
 
 
-def choose(
-    plan: Plan, entries: list[Entry], excluded: list[dict[str, str]]
-) -> tuple[dict[str, Any], list[Entry]]:
+def choose(plan: Plan, entries: list[Entry], excluded: list[dict[str, str]]) -> tuple[dict[str, Any], list[Entry]]:
     """Tuned values of one variant and the entries to report.
 
     The values with the lowest mean loss over the selection seeds are taken, those with a diverged or unfinished
@@ -270,11 +261,7 @@ def choose(
         trials[label(entry.cell.nuisance)].append(entry)
 
     def score(name: str) -> tuple[int, float, tuple[Any, ...]]:
-        used = [
-            entry
-            for entry in trials[name]
-            if not plan.selection_seeds or entry.cell.seed in plan.selection_seeds
-        ]
+        used = [entry for entry in trials[name] if not plan.selection_seeds or entry.cell.seed in plan.selection_seeds]
         values = [entry.value for entry in used if entry.value is not None]
         mean = sum(values) / len(values) if values else float("inf")
         return (len(used) - len(values) if used else 1, mean, natural(name))
@@ -306,7 +293,5 @@ def override_baseline(plan: Plan, written: str) -> None:
             raise unknown("factor in baseline", group, plan.factors)
         known = {text(value): value for value in plan.factors[group]}
         if not equals or level not in known:
-            raise UsageError(
-                f"baseline: {group}={level} is no level of the study; choices: {', '.join(known)}"
-            )
+            raise UsageError(f"baseline: {group}={level} is no level of the study; choices: {', '.join(known)}")
         plan.baseline[group] = known[level]

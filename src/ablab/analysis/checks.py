@@ -171,9 +171,7 @@ def code_versions(rows: Sequence[Row]) -> list[str]:
                 commits[commit[:8]] += 1
     if len(commits) < 2:
         return []
-    shown = ", ".join(
-        f"{commit} ({number} run{'s' * (number > 1)})" for commit, number in sorted(commits.items())
-    )
+    shown = ", ".join(f"{commit} ({number} run{'s' * (number > 1)})" for commit, number in sorted(commits.items()))
     return [f"the runs come from several code versions (git commit: {shown})"]
 
 
@@ -183,11 +181,7 @@ def commit_of(run: Run) -> str | None:
     places = [environment, run.status] if isinstance(environment, dict) else [run.status]
     for place in places:
         git = place.get("git")
-        found = (
-            (git.get("commit") if isinstance(git, dict) else None)
-            or place.get("git_commit")
-            or place.get("commit")
-        )
+        found = (git.get("commit") if isinstance(git, dict) else None) or place.get("git_commit") or place.get("commit")
         if found:
             return str(found)
     return None

@@ -44,9 +44,7 @@ def frame(runs: Sequence[Run]) -> pd.DataFrame:
         raise UsageError("no runs")
     runs = sorted(runs, key=lambda run: natural(run.name))
     tables = [{**run.choices, **run.config} for run in runs]
-    swept = [
-        key for key in differing(tables) if key not in _NEVER and not key.startswith(("tracker", "study."))
-    ]
+    swept = [key for key in differing(tables) if key not in _NEVER and not key.startswith(("tracker", "study."))]
     swept.sort(key=lambda key: (group_key(key), natural(key)))
     lengths = [len(run.history.get("step", ())) for run in runs]
     columns: dict[str, Any] = {
@@ -72,11 +70,7 @@ def _metric_key(name: str) -> tuple[int, str]:
 
 
 def _chosen(run: Run, swept: Sequence[str]) -> dict[str, Any]:
-    return {
-        key: run.choices.get(key, run.config.get(key))
-        for key in swept
-        if key in run.choices or key in run.config
-    }
+    return {key: run.choices.get(key, run.config.get(key)) for key in swept if key in run.choices or key in run.config}
 
 
 def _repeat(values: list[str], lengths: list[int]) -> np.ndarray[Any, Any]:
@@ -84,9 +78,7 @@ def _repeat(values: list[str], lengths: list[int]) -> np.ndarray[Any, Any]:
 
 
 def _metric(runs: Sequence[Run], name: str, lengths: list[int]) -> np.ndarray[Any, Any]:
-    parts = [
-        run.history.get(name, np.full(length, np.nan)) for run, length in zip(runs, lengths, strict=True)
-    ]
+    parts = [run.history.get(name, np.full(length, np.nan)) for run, length in zip(runs, lengths, strict=True)]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
@@ -96,20 +88,14 @@ def _whole(values: Any) -> Any:
     return (
         pd.array(np.where(missing, 0, numbers).astype(np.int64), dtype="Int64")
         if not missing.any()
-        else (
-            pd.Series(pd.array(np.where(missing, 0, numbers).astype(np.int64), dtype="Int64")).mask(missing)
-        )
+        else (pd.Series(pd.array(np.where(missing, 0, numbers).astype(np.int64), dtype="Int64")).mask(missing))
     )
 
 
 def _swept(values: list[Any], lengths: list[int]) -> np.ndarray[Any, Any]:
     numbers = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in values]
-    if any(numbers) and all(
-        number or value in ("", None) for number, value in zip(numbers, values, strict=True)
-    ):
-        return np.repeat(
-            np.array([float(v) if n else np.nan for v, n in zip(values, numbers, strict=True)]), lengths
-        )
+    if any(numbers) and all(number or value in ("", None) for number, value in zip(numbers, values, strict=True)):
+        return np.repeat(np.array([float(v) if n else np.nan for v, n in zip(values, numbers, strict=True)]), lengths)
     return _repeat([value if isinstance(value, str) else text(value) for value in values], lengths)
 
 
@@ -153,16 +139,10 @@ def read_curves(path: Path) -> pd.DataFrame:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line of `analysis/collect.py`; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="collect.py", description="Gather the curves of runs into one tidy table."
-    )
-    parser.add_argument(
-        "paths", nargs="*", metavar="PATH", help="study folder, run folder, or folder of run folders"
-    )
+    parser = argparse.ArgumentParser(prog="collect.py", description="Gather the curves of runs into one tidy table.")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="study folder, run folder, or folder of run folders")
     parser.add_argument("--wandb", metavar="ENTITY/PROJECT", help="read the runs of a W&B project instead")
-    parser.add_argument(
-        "--out", default="curves.csv", help="curves.csv or curves.parquet (default: %(default)s)"
-    )
+    parser.add_argument("--out", default="curves.csv", help="curves.csv or curves.parquet (default: %(default)s)")
     options = parser.parse_args(arguments)
     try:
         if bool(options.paths) == bool(options.wandb):

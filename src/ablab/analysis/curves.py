@@ -79,9 +79,7 @@ def thin(x: Array, y: Array, points: int = MAX_POINTS) -> tuple[Array, Array]:
     )
 
 
-def difference_curve(
-    variant: dict[int, Run], baseline: dict[int, Run], metric: str
-) -> list[tuple[int, Array, Array]]:
+def difference_curve(variant: dict[int, Run], baseline: dict[int, Run], metric: str) -> list[tuple[int, Array, Array]]:
     """(seed, steps, variant − baseline) for each seed both have, at the steps at which both were evaluated."""
     found = []
     for seed in sorted(set(variant) & set(baseline)):
@@ -112,10 +110,13 @@ def hours(run: Run) -> Array | None:
     return np.asarray(np.cumsum(np.diff(tokens, prepend=0.0) / speed[nearest]) / 3600.0)
 
 
-def with_time(run: Run) -> Run:
-    """The run with `minutes` among its columns, where it can be known (in place; the run is returned)."""
+def with_axes(run: Run) -> Run:
+    """The run with `minutes` and `flops` among its columns, where they can be known (in place; the run is returned)."""
     if "minutes" not in run.history and (spent := hours(run)) is not None:
         run.history["minutes"] = spent * 60.0
+    per_token = run.status.get("flops_per_token")
+    if "flops" not in run.history and "tokens" in run.history and isinstance(per_token, (int, float)):
+        run.history["flops"] = run.history["tokens"] * float(per_token)
     return run
 
 

@@ -67,10 +67,7 @@ class Grid:
 
     def written(self) -> list[list[str]]:
         """The cells as text."""
-        return [
-            [column.write(value) for column, value in zip(self.columns, row, strict=True)]
-            for row in self.rows
-        ]
+        return [[column.write(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
 
 
 Block = Text | Items | Code | Picture | Grid

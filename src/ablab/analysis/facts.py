@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ablab.analysis import checks
+from ablab.analysis import checks, tuning
 from ablab.analysis.cells import METRIC, STATES, Row, Table, assemble, baseline_row
 from ablab.analysis.curves import best_point
 from ablab.analysis.inference import Inference, infer
@@ -59,10 +59,9 @@ def gather(plan: Plan, runs: Sequence[Run]) -> Facts:
     warnings += checks.collapsed(table.rows)
     warnings += checks.residuals(table.rows)
     warnings += checks.code_versions(table.rows)
+    warnings += tuning.warnings(plan, tuning.ledger(plan, table))
     warnings += inference.warnings
-    excluded = table.excluded + [
-        {"run": name, "reason": "superseded: kept aside by fresh=true"} for name in plan.older
-    ]
+    excluded = table.excluded + [{"run": name, "reason": "superseded: kept aside by fresh=true"} for name in plan.older]
     report = {
         "metric": METRIC,
         "study": plan.name or None,
@@ -78,6 +77,7 @@ def gather(plan: Plan, runs: Sequence[Run]) -> Facts:
         "main_effects": inference.main_effects,
         "interactions": inference.interactions,
         "simple_effects": inference.simple_effects,
+        "divergence": inference.divergence,
         "excluded": excluded,
         "warnings": list(dict.fromkeys(warnings)),
     }

@@ -38,7 +38,6 @@ def forest(
     singles: Mapping[str, Mapping[int, float]],
     look: Mapping[str, Look],
     margin: float,
-    level: float,
 ) -> Figure | None:
     """Difference to the baseline of every comparison, with its interval and the band of differences too small to matter.
 
@@ -67,9 +66,7 @@ def forest(
     axis.set_yticks(range(len(shown)), [_short(item["label"], item["baseline"]) for item in shown])
     axis.grid(axis="y", visible=False)
     axis.tick_params(axis="y", length=0)
-    axis.set_xlabel(
-        "difference in final validation loss to the baseline (nats per token)   ← better · worse →"
-    )
+    axis.set_xlabel("difference in final validation loss to the baseline (nats per token)   ← better · worse →")
     for place, item in enumerate(shown):
         seeds = f"n = {item['n_pairs']}"
         word = item["verdict"] if item["ci"] else "no verdict"
@@ -94,11 +91,9 @@ def _short(label: str, baseline: str) -> str:
 
 def curves(rows: Sequence[Row], look: Mapping[str, Look], x: str) -> Figure | None:
     """Validation and training loss against `tokens` or `minutes`: the mean over seeds, single seeds thin."""
-    names = {"tokens": "tokens", "minutes": "training time (minutes)", "step": "optimizer steps"}
+    names = {"tokens": "training tokens", "minutes": "training time (minutes)", "flops": "training FLOPs"}
     panels = [(METRIC, "validation loss"), ("train/loss", "training loss")]
-    panels = [
-        panel for panel in panels if any(len(run.points(panel[0], x)[0]) for row in rows for run in row.runs)
-    ]
+    panels = [panel for panel in panels if any(len(run.points(panel[0], x)[0]) for row in rows for run in row.runs)]
     if not panels:
         return None
     figure, axes = new(1, len(panels), 3.1)
@@ -168,14 +163,10 @@ def _legend(figure: Figure, rows: Sequence[Row], look: Mapping[str, Look], marke
         for row in rows
     ]  # fmt: skip
     widest = max(len(row.label) for row in rows)
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=max(1, min(len(rows), int(110 / (widest + 6))))
-    )
+    figure.legend(handles=handles, loc="outside lower center", ncols=max(1, min(len(rows), int(110 / (widest + 6)))))
 
 
-def difference_curves(
-    rows: Sequence[Row], base: Row, look: Mapping[str, Look], margin: float
-) -> Figure | None:
+def difference_curves(rows: Sequence[Row], base: Row, look: Mapping[str, Look], margin: float) -> Figure | None:
     """Paired difference of the validation loss to the baseline along training; single seeds thin, mean thick."""
     baseline = {run.seed: run for run in base.finished}
     found = []
@@ -214,8 +205,7 @@ def difference_curves(
     return figure
 
 
-def rates(lines: Sequence[tuple[str, Sequence[tuple[float, float | None, bool]]]], key: str, look: Mapping[str, Look],
-          names: Mapping[str, str]) -> Figure | None:  # fmt: skip
+def rates(lines: Sequence[tuple[str, Sequence[tuple[float, float | None, bool]]]], key: str, look: Mapping[str, Look]) -> Figure | None:  # fmt: skip
     """Final loss against a swept rate: per line (rate, mean loss or None, whether a run diverged there)."""
     known = [loss for _, points in lines for _, loss, _ in points if loss is not None]
     if not known:
@@ -227,7 +217,7 @@ def rates(lines: Sequence[tuple[str, Sequence[tuple[float, float | None, bool]]]
         style = look[name]
         alive = [(rate, loss) for rate, loss, _ in points if loss is not None]
         axis.plot([rate for rate, _ in alive], [loss for _, loss in alive], color=style.colour, ls=style.dash,
-                  marker=style.marker, ms=4.5, label=names[name])  # fmt: skip
+                  marker=style.marker, ms=4.5, label=name or "all runs")  # fmt: skip
         lost = [rate for rate, _, diverged in points if diverged]
         axis.plot(lost, [top] * len(lost), "x", color=style.colour, ms=7, mew=1.8, clip_on=False)
     if all(rate > 0 for _, points in lines for rate, _, _ in points):
@@ -289,9 +279,7 @@ def slopes(rows: Sequence[Row], look: Mapping[str, Look]) -> Figure | None:
     for place, row in enumerate(rows):
         axis.plot([place] * len(row.values), list(row.values.values()), look[row.label].marker, ls="",
                   color=look[row.label].colour, ms=5.5, mec="white", mew=0.6, zorder=2)  # fmt: skip
-    names = [
-        row.label.replace(",", "\n") if len(rows) <= 6 else str(place + 1) for place, row in enumerate(rows)
-    ]
+    names = [row.label.replace(",", "\n") if len(rows) <= 6 else str(place + 1) for place, row in enumerate(rows)]
     axis.set_xticks(range(len(rows)), names)
     axis.set_xlim(-0.3, len(rows) - 0.55)
     axis.set_ylabel("final validation loss (nats per token)")

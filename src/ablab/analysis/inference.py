@@ -3,34 +3,78 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ablab.analysis.cells import Row, Table
+import numpy as np
+import pandas as pd
+
+from ablab.analysis.cells import Row, Table, baseline_row
 from ablab.analysis.levels import text
 from ablab.analysis.plan import Plan
+from ablab.errors import UsageError
+
+MIN_SEEDS = 3
+#: keys of a comparison in report.json, in order
+KEYS = ("label", "baseline", "primary", "n_pairs", "difference", "ci", "p", "p_adjusted", "method", "verdict",
+        "practical", "mde", "n_needed")  # fmt: skip
 
 
 @dataclass
 class Inference:
-    """What was inferred, in the form of `report.json`, and what the report needs beside it."""
+    """What was inferred, in the form of `report.json`, and what the report needs beside it.
+
+    `level` is the family-wise level at this look; `spread` the sd of the paired differences by label.
+    """
 
     comparisons: list[dict[str, Any]] = field(default_factory=list)
     main_effects: list[dict[str, Any]] = field(default_factory=list)
     interactions: list[dict[str, Any]] = field(default_factory=list)
     simple_effects: list[dict[str, Any]] = field(default_factory=list)
+    divergence: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     level: float = 0.05
+    spread: dict[str, float | None] = field(default_factory=dict)
+    correlation: dict[str, float | None] = field(default_factory=dict)
+
+
+def runs_frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """Cells as the table that the statistics take: a row per planned run, a column per factor (levels as text)."""
+    records = []
+    for row in rows:
+        for entry in row.entries:
+            value = entry.value
+            records.append(
+                {
+                    "label": row.label,
+                    "seed": entry.cell.seed,
+                    "loss": np.nan if value is None else value,
+                    "state": entry.state,
+                    **{key: text(level) for key, level in row.factors.items()},
+                }
+            )
+    factors = list(rows[0].factors) if rows else []
+    return pd.DataFrame(records, columns=["label", "seed", "loss", "state", *factors])
 
 
 def infer(plan: Plan, table: Table, base: Row | None) -> Inference:
-    """Judge every cell of the compared group against the baseline."""
+    """Judge every cell against the baseline of its group, the primary ones as one family, and the factors together."""
     found = Inference(level=plan.alpha)
-    if base is None:
-        return found
-    for row in table.compared:
-        if row is not base:
-            found.comparisons.append(_comparison(row, base))
+    groups = dict.fromkeys(tuple(row.group.items()) for row in table.rows)
+    for group in groups:
+        rows = [row for row in table.rows if tuple(row.group.items()) == group]
+        reference = base if group == table.main else baseline_row(plan, rows)
+        if reference is not None:
+            _compare(found, plan, rows, reference, main=group == table.main)
+    if base is not None and any(row.count("diverged") for row in table.compared):
+        from ablab.analysis.stats.failures import divergence
+
+        found.divergence = [asdict(item) for item in divergence(runs_frame(table.compared), base.label, plan.alpha)]
+    seeds = max((len(row.values) for row in table.compared), default=0)
+    if plan.factors and plan.design == "factorial" and seeds >= 2:
+        _factorial(found, plan, table)
     return found
 
 
@@ -39,21 +83,84 @@ def changed(row: Row, base: Row) -> list[str]:
     return [key for key, level in row.factors.items() if text(level) != text(base.factors[key])]
 
 
-def _comparison(row: Row, base: Row) -> dict[str, Any]:
-    seeds = sorted(set(row.values) & set(base.values))
-    differences = [row.values[seed] - base.values[seed] for seed in seeds]
-    return {
-        "label": row.label,
-        "baseline": base.label,
-        "primary": len(changed(row, base)) == 1,
-        "n_pairs": len(seeds),
-        "difference": math.fsum(differences) / len(seeds) if seeds else None,
-        "ci": None,
-        "p": None,
-        "p_adjusted": None,
-        "method": None,
-        "verdict": "inconclusive",
-        "practical": "unclear",
-        "mde": None,
-        "n_needed": None,
-    }
+def is_unstable(row: Row, names: Sequence[str]) -> bool:
+    """Whether a cell was declared unstable: by its label, by one `key=option` of it, or by an option."""
+    words = {row.label, *row.label.split(","), *(text(level) for level in row.factors.values())}
+    return bool(words & set(names))
+
+
+def _compare(found: Inference, plan: Plan, rows: Sequence[Row], base: Row, main: bool) -> None:
+    others = [row for row in rows if row is not base]
+    primary = {row.label for row in others if len(changed(row, base)) == 1 or not row.factors} if main else set()
+    pairs = {row.label: sorted(set(row.values) & set(base.values)) for row in others}
+    most = max((len(seeds) for seeds in pairs.values()), default=0)
+    results: dict[str, dict[str, Any]] = {}
+    if most >= MIN_SEEDS:
+        level = _level(found, plan, most) if main else plan.alpha
+        runs = runs_frame([*rows])
+        for labels in ([row.label for row in others if (row.label in primary) == kind] for kind in (True, False)):
+            if labels:
+                results |= _family(found, plan, rows, runs, base, labels, level)
+    for row in others:
+        values = [row.values[seed] - base.values[seed] for seed in pairs[row.label]]
+        plain = {
+            "label": row.label,
+            "baseline": base.label,
+            "n_pairs": len(values),
+            "difference": math.fsum(values) / len(values) if values else None,
+            "verdict": "inconclusive",
+            "practical": "unclear",
+        }
+        known = {**plain, **results.get(row.label, {}), "primary": row.label in primary}
+        found.comparisons.append({key: known.get(key) for key in KEYS})
+
+
+def _level(found: Inference, plan: Plan, n: int) -> float:
+    """The level at this look: lower than alpha where more looks were declared."""
+    declared = len({cell.seed for cell in plan.cells if not cell.added} - set(plan.selection_seeds))
+    if not plan.looks or (not plan.additions and declared > max(plan.looks)):
+        return plan.alpha
+    from ablab.analysis.stats.looks import level_at
+
+    look = level_at(n, plan.looks, plan.alpha)
+    found.level = look.level
+    if look.note:
+        found.warnings.append(look.note)
+    return look.level
+
+
+def _family(
+    found: Inference, plan: Plan, rows: Sequence[Row], runs: pd.DataFrame, base: Row, labels: list[str], level: float
+) -> dict[str, dict[str, Any]]:
+    from ablab.analysis.stats.family import compare
+
+    unstable = [row.label for row in rows if is_unstable(row, plan.unstable)]
+    family = compare(runs, base.label, labels, margin=plan.margin, alpha=level, unstable=unstable, screen=plan.screen)
+    found.notes += family.reasons
+    results = {}
+    for item in family.comparisons:
+        found.spread[item.label], found.correlation[item.label] = item.std_difference, item.correlation
+        values = asdict(item)
+        results[item.label] = {key: values[key] for key in KEYS if key in values}
+    return results
+
+
+def _factorial(found: Inference, plan: Plan, table: Table) -> None:
+    from ablab.analysis.stats.factorial import factorial
+
+    factors = [key for key, levels in plan.factors.items() if len(levels) > 1]
+    baseline = {key: text(level) for key, level in plan.baseline.items()}
+    try:
+        result = factorial(runs_frame(table.compared), factors, baseline=baseline, alpha=found.level)
+    except UsageError as error:
+        found.notes.append(str(error))
+        return
+    for effect in result.main_effects:
+        found.main_effects.append({"factor": effect.factors[0], **_test(effect), "levels": dict(effect.levels)})
+    found.interactions = [{"factors": list(effect.factors), **_test(effect)} for effect in result.interactions]
+    found.simple_effects = [asdict(contrast) for contrast in (*result.simple_effects, *result.level_contrasts)]
+    found.notes += result.aliases
+
+
+def _test(effect: Any) -> dict[str, Any]:
+    return {"df": effect.df, "sum_sq": effect.sum_sq, "F": effect.F, "p": effect.p}

@@ -50,6 +50,7 @@ class Plan:
     alpha: float = ALPHA
     looks: list[int] = field(default_factory=list)
     unstable: list[str] = field(default_factory=list)
+    screen: bool = False
     additions: list[dict[str, Any]] = field(default_factory=list)
     noise: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
@@ -63,9 +64,7 @@ class Plan:
 
 
 def _cost_keys(cell: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: cell[key] for key in ("parameters", "flops_per_token", "d_ff", "ffn_residual") if key in cell
-    }
+    return {key: cell[key] for key in ("parameters", "flops_per_token", "d_ff", "ffn_residual") if key in cell}
 
 
 def _from_overrides(overrides: Sequence[str], key: str) -> Any:
@@ -90,9 +89,7 @@ def read_study(folder: Path) -> tuple[Plan, dict[str, Run]]:
         raise UsageError(f"{folder / STUDY} is no readable study file")
     pool = folder.resolve().parent.parent
     nuisance = [str(key) for key in content.get("nuisance") or []]
-    factors = {
-        key: list(levels) for key, levels in (content.get("factors") or {}).items() if key not in nuisance
-    }
+    factors = {key: list(levels) for key, levels in (content.get("factors") or {}).items() if key not in nuisance}
     added = {index for addition in content.get("additions") or [] for index in addition.get("cells") or []}
     cells, runs = [], {}
     beside = sorted(child.name for child in pool.iterdir()) if pool.is_dir() else []
@@ -134,13 +131,12 @@ def read_study(folder: Path) -> tuple[Plan, dict[str, Run]]:
         alpha=_number(content, "alpha", ALPHA),
         looks=[int(look) for look in content.get("looks") or []],
         unstable=[str(name) for name in content.get("unstable") or []],
+        screen=bool(content.get("screen")),
         additions=list(content.get("additions") or []),
         noise=content.get("noise"),
         warnings=[str(line) for line in content.get("warnings") or []],
         folder=folder,
-        older=[
-            name for name in beside if name.rpartition(".")[0] in runs and name.rpartition(".")[2].isdigit()
-        ],
+        older=[name for name in beside if name.rpartition(".")[0] in runs and name.rpartition(".")[2].isdigit()],
     )
     return plan, runs
 
@@ -214,9 +210,7 @@ def load(paths: Sequence[Path | str]) -> tuple[Plan, list[Run]]:
     if len(studies) == 1:
         plan, own = studies[0]
         if not runs:
-            raise UsageError(
-                f"no runs in {plan.folder}: none of its {len(plan.cells)} planned runs has a folder"
-            )
+            raise UsageError(f"no runs in {plan.folder}: none of its {len(plan.cells)} planned runs has a folder")
         known = {id(run) for run in own.values()}
         for run in (run for run in runs if id(run) not in known):
             plan.cells.append(_addition(plan, run))

@@ -97,14 +97,12 @@ def _parse_choices(block: str) -> dict[str, str]:
     root = yaml.compose(block, Loader=_Loader)
     pairs = root.value if isinstance(root, yaml.MappingNode) else []
     nodes = [value for key, value in pairs if key.value == "choices" and isinstance(value, yaml.MappingNode)]
-    return {
-        key.value: value.value for node in nodes for key, value in node.value if isinstance(value.value, str)
-    }
+    return {key.value: value.value for node in nodes for key, value in node.value if isinstance(value.value, str)}
 
 
 def _parse_config(content: str, where: str) -> tuple[dict[str, str], dict[str, Any]]:
     try:
-        loaded = yaml.load(content, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
+        loaded = yaml.load(content, Loader=_Loader)
         found = re.search(r"^choices:.*(?:\n[ \t]+.*)*", content, re.MULTILINE)
         choices = dict(_parse_choices(found.group(0) if found else content))
     except yaml.YAMLError as error:

@@ -54,9 +54,7 @@ _TAGS = ("better", "worse", "equivalent", "inconclusive")
 def html(document: Document, figures: Mapping[str, str]) -> str:
     """The whole report; `figures` holds the SVG text of every picture by name."""
     anchors = "".join(
-        f'<a href="#{section.anchor}">{escape(section.title)}</a>'
-        for section in document.sections
-        if section.title
+        f'<a href="#{section.anchor}">{escape(section.title)}</a>' for section in document.sections if section.title
     )
     body = "\n".join(
         _section(section, figures, f"<nav>{anchors}</nav>" if number == 0 else "")
@@ -82,11 +80,7 @@ def _block(block: Any, figures: Mapping[str, str]) -> str:
     if isinstance(block, Text):
         return f"<p{_class(block.tone)}>{inline(block.text)}</p>"
     if isinstance(block, Items):
-        return (
-            f"<ul{_class(block.tone)}>"
-            + "".join(f"<li>{inline(item)}</li>" for item in block.items)
-            + "</ul>"
-        )
+        return f"<ul{_class(block.tone)}>" + "".join(f"<li>{inline(item)}</li>" for item in block.items) + "</ul>"
     if isinstance(block, Code):
         return f"<pre><code>{escape(block.text)}</code></pre>"
     if isinstance(block, Picture):
@@ -106,13 +100,9 @@ def _class(tone: str) -> str:
 
 def _table(grid: Grid) -> str:
     kinds = [' class="num"' if column.number else "" for column in grid.columns]
-    head = "".join(
-        f"<th{kind}>{inline(column.title)}</th>" for column, kind in zip(grid.columns, kinds, strict=True)
-    )
+    head = "".join(f"<th{kind}>{inline(column.title)}</th>" for column, kind in zip(grid.columns, kinds, strict=True))
     rows = "\n".join(
-        "<tr>"
-        + "".join(f"<td{kind}>{_cell(text)}</td>" for text, kind in zip(row, kinds, strict=True))
-        + "</tr>"
+        "<tr>" + "".join(f"<td{kind}>{_cell(text)}</td>" for text, kind in zip(row, kinds, strict=True)) + "</tr>"
         for row in grid.written()
     )
     caption = f"<caption>{inline(grid.caption)}</caption>" if grid.caption else ""
@@ -126,9 +116,7 @@ def _cell(text: str) -> str:
 def inline(text: str) -> str:
     """Running text: escaped, with backticks as code."""
     parts = re.split(r"`([^`]*)`", text)
-    return "".join(
-        f"<code>{escape(part)}</code>" if number % 2 else escape(part) for number, part in enumerate(parts)
-    )
+    return "".join(f"<code>{escape(part)}</code>" if number % 2 else escape(part) for number, part in enumerate(parts))
 
 
 def prefixed(svg: str, name: str, alt: str) -> str:

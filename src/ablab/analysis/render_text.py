@@ -46,9 +46,7 @@ def _table(grid: Grid) -> str:
 def escape(text: str) -> str:
     """Text in which only backticks are markup: other marks of Markdown and HTML are escaped, outside of code."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(
-        part if part.startswith("`") else re.sub(r"([\\*_\[\]<>#~])", r"\\\1", part) for part in parts
-    )
+    return "".join(part if part.startswith("`") else re.sub(r"([\\*_\[\]<>#~])", r"\\\1", part) for part in parts)
 
 
 def cell(text: str) -> str:

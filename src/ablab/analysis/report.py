@@ -6,22 +6,24 @@ import argparse
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ablab.analysis.cells import override_baseline
 from ablab.analysis.facts import Facts, gather
-from ablab.analysis.plan import is_study, load
+from ablab.analysis.plan import load
+from ablab.analysis.read import is_study
+from ablab.analysis.verify import SOURCE, source_text, verify
 from ablab.errors import UsageError
 
-SOURCE = "source.json"
+SCREEN = ("svg", "png")
+PAPER = ("svg", "png", "pdf")
 
 
 def build_report(
     paths: Sequence[Path | str], out: Path | str, *, baseline: str | None = None, margin: float | None = None,
-    alpha: float | None = None, formats: Sequence[str] = ("svg", "png", "pdf"),
+    alpha: float | None = None, formats: Sequence[str] = SCREEN,
 ) -> Path:  # fmt: skip
     """Write the report over study folders, run folders or folders of run folders to `out`; returns `out`.
 
@@ -31,7 +33,9 @@ def build_report(
     Raises:
         UsageError: no runs, an unreadable study, an unknown baseline.
     """
-    return write_report(read_facts(paths, baseline, margin, alpha), paths, Path(out), formats)
+    options = {"baseline": baseline, "margin": margin, "alpha": alpha}
+    facts = read_facts(paths, baseline, margin, alpha)
+    return write_report(facts, Path(out), formats, source_text(paths, Path(out), options, formats))
 
 
 def read_facts(
@@ -52,20 +56,19 @@ def read_facts(
     return gather(plan, runs)
 
 
-def write_report(facts: Facts, paths: Sequence[Path | str], out: Path, formats: Sequence[str]) -> Path:
+def write_report(facts: Facts, out: Path, formats: Sequence[str], source: str) -> Path:
     """Write facts to a folder; files of an older report there that are no longer made vanish."""
     from ablab.analysis.document import Grid
     from ablab.analysis.drawing import draw
     from ablab.analysis.render_html import html
     from ablab.analysis.render_text import csv_text, latex, markdown
-    from ablab.analysis.sections import document
+    from ablab.analysis.pages.build import document
 
     figures = draw(facts, formats)
     pages = document(facts, figures)
     files: dict[str, bytes] = {
-        "report.json": (
-            json.dumps(facts.report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        ).encode(),
+        SOURCE: source.encode(),
+        "report.json": (json.dumps(facts.report, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(),
         "report.md": markdown(pages).encode(),
         "report.html": html(pages, {name: made["svg"].decode() for name, made in figures.items()}).encode(),
     }
@@ -86,38 +89,55 @@ def write_report(facts: Facts, paths: Sequence[Path | str], out: Path, formats: 
 
 
 def summary_text(report: dict[str, Any]) -> str:
-    """A report in a few plain lines for a terminal."""
+    """A report in a few plain lines for a terminal: the cells, then the verdicts or what is missing to one."""
+    cells = report["cells"]
+    width = max(len(cell["label"] or "all runs") for cell in cells)
     lines = []
-    for cell in report["cells"]:
+    for cell in cells:
         mean = "—" if cell["mean"] is None else f"{cell['mean']:.4f}"
         spread = "" if cell["std"] is None else f" ± {cell['std']:.4f}"
-        lines.append(f"{cell['label'] or 'all runs'}: {mean}{spread} (n={cell['n']} of {cell['planned']})")
+        lines.append(f"{cell['label'] or 'all runs':<{width}}  {mean}{spread}  n={cell['n']} of {cell['planned']}")
+    for item in report["comparisons"]:
+        if item["primary"] and item["difference"] is not None:
+            interval = f" [{item['ci'][0]:+.4f}, {item['ci'][1]:+.4f}]" if item["ci"] else ""
+            word = item["verdict"] if item["ci"] else "no verdict below three seeds"
+            lines.append(f"{item['label']} against {item['baseline']}: {item['difference']:+.4f}{interval}: {word}")
+    lines += [f"warning: {warning}" for warning in report["warnings"]]
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line of `analysis/report.py`; returns the exit code."""
     parser = argparse.ArgumentParser(prog="report.py", description="Judge a study and write its report.")
-    parser.add_argument(
-        "paths", nargs="*", metavar="PATH", help="study folder, run folder, or folder of run folders"
-    )
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="study folder, run folder, or folder of run folders")
     parser.add_argument("--out", help="folder of the report (default: report/ inside a study, else ./report)")
     parser.add_argument("--baseline", help="norm=rms,ffn=swiglu (default: as the study declared)")
-    parser.add_argument(
-        "--margin", type=float, help="differences below this many nats per token do not matter"
-    )
+    parser.add_argument("--margin", type=float, help="differences below this many nats per token do not matter")
     parser.add_argument("--alpha", type=float, help="level of the tests")
+    parser.add_argument(
+        "--verify", metavar="REPORT", help="make this report again from its runs; fail on any difference"
+    )
     options = parser.parse_args(arguments)
     try:
+        if options.verify:
+            return _verify(Path(options.verify), options.paths)
         if not options.paths:
             raise UsageError("give a PATH: a study folder, a run folder, or a folder of run folders")
         first = Path(options.paths[0])
         out = Path(options.out) if options.out else first / "report" if is_study(first) else Path("report")
-        facts = read_facts(options.paths, options.baseline, options.margin, options.alpha)
-        write_report(facts, options.paths, out, ("svg", "png", "pdf"))
+        build_report(options.paths, out, baseline=options.baseline, margin=options.margin, alpha=options.alpha,
+                     formats=PAPER)  # fmt: skip
     except UsageError as error:
         print(f"report.py: {error}", file=sys.stderr)
         return 2
-    print(summary_text(facts.report))
+    print(summary_text(json.loads((out / "report.json").read_text(encoding="utf-8"))))
     print(f"report: {out / 'report.html'}")
     return 0
+
+
+def _verify(report: Path, paths: Sequence[str]) -> int:
+    found = verify(report, paths)
+    for line in found:
+        print(f"report.py: {line}", file=sys.stderr)
+    print(f"{report}: {'differs from its runs' if found else 'the same as made again from its runs'}")
+    return 1 if found else 0

@@ -62,6 +62,8 @@ def render(figure: Figure, formats: Sequence[str]) -> dict[str, bytes]:
     """A figure as bytes by format, without dates, so that the same data gives the same file."""
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
     made = {}
+    figure.draw_without_rendering()  # lay out once, not once per format
+    figure.set_layout_engine("none")
     for form in formats:
         out = io.BytesIO()
         figure.savefig(out, format=form, metadata=dates[form])

@@ -35,8 +35,6 @@ def speed(runs: Sequence[Run]) -> float | None:
 
 def memory(runs: Sequence[Run]) -> float | None:
     """Largest peak memory over runs in bytes, where their status tells."""
-    known = [
-        finite(run.status.get(key)) for run in runs for key in ("peak_memory", "memory", "peak_memory_bytes")
-    ]
+    known = [finite(run.status.get(key)) for run in runs for key in ("peak_memory", "memory", "peak_memory_bytes")]
     values = [value for value in known if value is not None]
     return max(values) if values else None

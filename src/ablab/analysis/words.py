@@ -24,10 +24,7 @@ def named(key: str, level: Any) -> str:
 
 def swap(row: Row, base: Row) -> str:
     """`layer instead of rms`: what a variant changes against the baseline."""
-    parts = [
-        f"{named(key, row.factors[key])} instead of {named(key, base.factors[key])}"
-        for key in changed(row, base)
-    ]
+    parts = [f"{named(key, row.factors[key])} instead of {named(key, base.factors[key])}" for key in changed(row, base)]
     return listed(parts)
 
 
@@ -41,9 +38,7 @@ def verdict(comparison: Mapping[str, Any], row: Row, base: Row, margin: float) -
     if not comparison["ci"]:
         return f"{start}{size} on {seeds(n)}; no verdict with fewer than three seeds"
     low, high = comparison["ci"]
-    where = (
-        f"{size}, interval [{nats(low)}, {nats(high)}], p = {p_value(comparison['p_adjusted'])}, {seeds(n)}"
-    )
+    where = f"{size}, interval [{nats(low)}, {nats(high)}], p = {p_value(comparison['p_adjusted'])}, {seeds(n)}"
     word = comparison["verdict"]
     practical = {
         "yes": f", and beyond the margin of ±{margin:g}",
@@ -103,17 +98,13 @@ def _span(parts: Sequence[str]) -> str:
     return f"{values[0]} to {values[-1]}, over {len(parts)} settings of the other factors"
 
 
-def more_seeds(command: str | None, seeds_used: Sequence[int], wanted: Sequence[int]) -> str | None:
+def more_seeds(command: str | None, wanted: Sequence[int]) -> str | None:
     """The study's own command with more seeds."""
     if not command:
         return None
     words = [word for word in command.split() if not word.startswith("seed=")]
     value = ",".join(map(str, wanted))
-    if (
-        "-m" not in words
-        and "--multirun" not in words
-        and not any(word.startswith("experiment=") for word in words)
-    ):
+    if "-m" not in words and "--multirun" not in words and not any(word.startswith("experiment=") for word in words):
         place = next((number for number, word in enumerate(words) if "=" in word), len(words))
         words.insert(place, "-m")
     return " ".join([*words, f"seed={value}"])

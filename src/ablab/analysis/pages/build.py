@@ -1,0 +1,72 @@
+"""The whole report as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ablab.analysis.cells import METRIC
+from ablab.analysis.document import Document, listed
+from ablab.analysis.facts import Facts
+from ablab.analysis.levels import text
+from ablab.analysis.pages import effects, first, noise, runs, swaps, verdicts
+from ablab.analysis.pages import tuning as tuned
+
+
+def document(facts: Facts, pictures: Collection[str]) -> Document:
+    """The report in order; `pictures` are the names of the figures that were drawn."""
+    sections = [
+        first.section(facts, pictures),
+        first.declared(facts),
+        verdicts.section(facts),
+        verdicts.cells(facts),
+        swaps.section(facts),
+        swaps.paired(facts),
+        noise.section(facts, pictures),
+        tuned.section(facts, pictures),
+        effects.section(facts, pictures),
+        runs.curves(facts, pictures),
+        runs.left_out(facts),
+        runs.every_run(facts),
+        runs.reproduce(facts),
+    ]
+    return Document(title(facts), subtitle(facts), [section for section in sections if section.blocks])
+
+
+def title(facts: Facts) -> str:
+    """The declared question, or one made of the factors."""
+    plan = facts.plan
+    if plan.question:
+        return " ".join(plan.question.split())
+    asked = [f"{key} ({listed([text(level) for level in levels])})" for key, levels in plan.factors.items()]
+    if not asked:
+        return f"Study {plan.name}" if plan.name else "Ablation report"
+    return f"What does {listed(asked)} do to the final validation loss?"
+
+
+def subtitle(facts: Facts) -> str:
+    """One line: name, size and seeds of the study."""
+    rows, plan = facts.table.rows, facts.plan
+    planned = sum(len(row.entries) for row in rows)
+    finished = sum(len(row.values) for row in rows)
+    seeds = ("seeds " if len(plan.seeds) != 1 else "seed ") + spans(plan.seeds)
+    parts = [f"Study {plan.name}"] if plan.name else []
+    parts.append(f"{len(rows)} variant{'s' * (len(rows) != 1)}")
+    parts.append(f"{finished} of {planned} planned runs count")
+    parts += [seeds, f"{METRIC} in nats per token, lower is better"]
+    return " · ".join(parts)
+
+
+def spans(numbers: Collection[int]) -> str:
+    """`0–4, 7`: whole numbers, runs of three or more of them drawn together."""
+    parts: list[str] = []
+    block: list[int] = []
+    for number in [*sorted(numbers), None]:
+        if block and number == block[-1] + 1:
+            block.append(number)  # type: ignore[arg-type]
+            continue
+        if len(block) >= 3:
+            parts.append(f"{block[0]}–{block[-1]}")
+        else:
+            parts += map(str, block)
+        block = [number] if number is not None else []
+    return ", ".join(parts)

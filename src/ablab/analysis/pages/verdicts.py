@@ -1,0 +1,171 @@
+"""The verdict table, costs and stability beside it, and the table of cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ablab.analysis import timing
+from ablab.analysis.cells import METRIC, Row
+from ablab.analysis.document import (
+    MISSING,
+    Column,
+    Grid,
+    Items,
+    Section,
+    Text,
+    count,
+    fixed,
+    interval,
+    p_value,
+    short_count,
+    word,
+)  # fmt: skip
+from ablab.analysis.facts import Facts
+from ablab.analysis.levels import text
+from ablab.analysis.pages.common import FOLD_AT, cost, shown, tokens
+from ablab.analysis.read import Run
+
+
+def section(facts: Facts) -> Section:
+    """Every comparison with its interval and verdict."""
+    made = Section("Verdicts", "table")
+    items = facts.report["comparisons"]
+    if not items or all(item["n_pairs"] < 1 for item in items):
+        return made
+    columns = [
+        Column("variant", shown), Column("n", count, True), Column("difference", fixed(4, True), True),
+        Column("interval", interval(), True), Column("p", p_value, True), Column("p, family", p_value, True), Column("verdict"),
+        Column("practical"), Column("finds", fixed(4), True), Column("seeds needed", count, True), Column("test", word),
+    ]  # fmt: skip
+
+    def rows(kind: bool) -> list[list[Any]]:
+        return [
+            [item["label"], item["n_pairs"], item["difference"], item["ci"], item["p"], item["p_adjusted"], item["verdict"],
+             item["practical"], item["mde"], item["n_needed"], item["method"]]
+            for item in items if item["primary"] is kind
+        ]  # fmt: skip
+
+    level = facts.inference.level
+    caption = (
+        f"Difference: variant − baseline, mean over the seeds that both finished; n counts them. Interval: simultaneous, "
+        f"{1 - level:.4g}. Practical: whether the interval lies outside ±{facts.plan.margin:g} (yes), inside (no) or neither "
+        "(unclear). Finds: the smallest difference that these seeds find with 80 % power, in nats, at family level."
+    )
+    if rows(True):
+        made.add(Grid("verdicts", columns, rows(True), caption, folded=len(rows(True)) > FOLD_AT))
+    if rows(False):
+        made.add(
+            Text(
+                "Other cells against the baseline, a family of their own; in a full factorial judge by the effects below."
+            )
+        )
+        made.add(Grid("other_cells", columns, rows(False), folded=len(rows(False)) > 12))
+    made.add(Items(facts.inference.notes) if facts.inference.notes else None)
+    return made.add(*stability(facts))
+
+
+def stability(facts: Facts) -> list[Grid | Text]:
+    """Costs, speed, spikes and divergence of every variant."""
+    divergence = {item["label"]: item for item in facts.inference.divergence}
+    columns = [
+        Column("variant", shown), Column("parameters", count, True), Column("FLOPs/token", short_count, True),
+        Column("tokens/parameter", fixed(2), True), Column("tokens/s", count, True), Column("memory", _bytes, True),
+        Column("loss spikes %", fixed(2), True), Column("gradient spikes %", fixed(2), True), Column("diverged"),
+        Column("P(diverged)", _share, True), Column("McNemar p", p_value, True), Column("worst-rank p", p_value, True),
+    ]  # fmt: skip
+    rows = []
+    for row in facts.rows:
+        item = divergence.get(row.label, {})
+        outcomes = row.count("finished") + row.count("diverged")
+        rows.append([
+            row.label, cost(row, "parameters"), cost(row, "flops_per_token"), per_parameter(row), timing.speed(row.finished),
+            timing.memory(row.finished), spikes(row.runs, "train/loss"), spikes(row.runs, "train/grad_norm"),
+            f"{row.count('diverged')} of {outcomes}", item.get("ci"), item.get("mcnemar_p"), item.get("worst_rank_p"),
+        ])  # fmt: skip
+    if facts.plan.nuisance:
+        columns.append(Column("chosen", _chosen))
+        rows = [[*values, row.nuisance] for values, row in zip(rows, facts.rows, strict=True)]
+    kept = [place for place in range(len(columns)) if any(not _nothing(values[place]) for values in rows)]
+    caption = (
+        "Spikes: values at least 7 standard deviations from the mean of those before them, in per cent, of the logged "
+        "training loss and of the gradient norm before clipping."
+    )
+    if divergence:
+        caption += " P(diverged): 95 % Wilson interval; McNemar and the worst-rank sign test compare with the baseline on the same seeds."
+    grid = Grid("costs", [columns[place] for place in kept], [[values[place] for place in kept] for values in rows], caption,
+                folded=len(rows) > FOLD_AT)  # fmt: skip
+    return [Text("Costs and stability"), grid] if rows else []
+
+
+def _nothing(value: Any) -> bool:
+    return value is None or value == ""
+
+
+def _bytes(value: float | None) -> str:
+    return MISSING if value is None else f"{value / 2**20:,.0f} MiB" if value < 2**34 else f"{value / 2**30:,.1f} GiB"
+
+
+def _share(interval: Sequence[float] | None) -> str:
+    return MISSING if not interval else f"{interval[0]:.2f} to {interval[1]:.2f}"
+
+
+def _chosen(levels: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={text(level)}" for key, level in levels.items())
+
+
+def per_parameter(row: Row) -> float | None:
+    """Training tokens per parameter of a variant."""
+    parameters = cost(row, "parameters")
+    seen = [value for run in row.finished if (value := tokens(run)) is not None]
+    return sum(seen) / len(seen) / parameters if seen and parameters else None
+
+
+def spikes(runs: Sequence[Run], metric: str) -> float | None:
+    """Mean spike score over runs, in per cent."""
+    from ablab.analysis.stats.curves import spike_score
+
+    series = [run.history[metric] for run in runs if metric in run.history]
+    scores = [spike_score(values[1:] if run_starts_empty(values) else values) for values in series]
+    known = [value for value in scores if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def run_starts_empty(values: np.ndarray) -> bool:
+    """Whether the first row, that of step 0, has no value because nothing was trained yet."""
+    return bool(len(values)) and bool(np.isnan(values[0]))
+
+
+def cells(facts: Facts) -> Section:
+    """The table of cells: planned, finished, final and best loss."""
+    columns = [
+        Column("variant", shown), Column("n", count, True), Column("planned", count, True), Column("final loss", fixed(4), True),
+        Column("sd", fixed(4), True), Column("interval", _plain_interval, True), Column("best loss", fixed(4), True),
+        Column("at step", count, True), Column("perplexity", fixed(2), True), Column("bits/byte", fixed(4), True),
+    ]  # fmt: skip
+    rows = []
+    for row, entry in zip(facts.table.rows, facts.report["cells"], strict=True):
+        bits = [value for run in row.finished if (value := run.last("val/bits_per_byte")) is not None]
+        rows.append([
+            row.label, entry["n"], entry["planned"], entry["mean"], entry["std"], entry["ci"], entry["best"]["loss"],
+            entry["best"]["step"], perplexity(entry["mean"]), sum(bits) / len(bits) if bits else None,
+        ])  # fmt: skip
+    caption = (
+        f"Final: {METRIC} at the last step, mean over seeds, the headline. Best: the lowest evaluation of any seed, "
+        f"for orientation only. Interval: {1 - facts.plan.alpha:.4g}, of the mean. n: distinct seeds that finished. {MISSING}: no value."
+    )
+    return Section("Cells", "cells").add(Grid("cells", columns, rows, caption, folded=len(rows) > FOLD_AT))
+
+
+def _plain_interval(value: Sequence[float] | None) -> str:
+    return MISSING if not value else f"[{value[0]:.4f}, {value[1]:.4f}]"
+
+
+def perplexity(loss: float | None) -> float | None:
+    """exp(loss), infinite where that is too large for a float."""
+    if loss is None:
+        return None
+    return math.exp(loss) if loss < 700 else math.inf

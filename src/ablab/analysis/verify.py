@@ -1,0 +1,68 @@
+"""A report proven by making it again from the run folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ablab.errors import UsageError
+
+SOURCE = "source.json"
+
+
+def source_text(paths: Sequence[Path | str], out: Path, options: dict[str, Any], formats: Sequence[str]) -> str:
+    """What a report was made from: paths relative to it, options, and what drew the figures."""
+    import matplotlib
+
+    content = {
+        "paths": [Path(os.path.relpath(Path(path).resolve(), out.resolve())).as_posix() for path in paths],
+        "options": options,
+        "formats": list(formats),
+        "drawn_with": f"matplotlib {matplotlib.__version__}",
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def verify(report: Path, paths: Sequence[Path | str] = ()) -> list[str]:
+    """Make a report again in a temporary folder; returns the differences, in words, none if it is the same.
+
+    `paths` replaces the runs that the report names as its source.
+
+    Raises:
+        UsageError: the folder holds no report, or its runs are gone.
+    """
+    from ablab.analysis.report import build_report
+
+    try:
+        source = json.loads((report / SOURCE).read_text(encoding="utf-8"))
+        named = [report / path for path in source["paths"]]
+        options, formats = dict(source["options"]), list(source["formats"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UsageError(f"{report} is no report: it has no readable {SOURCE}") from None
+    with tempfile.TemporaryDirectory() as folder:
+        again = Path(folder)
+        build_report(list(paths) or named, again, formats=formats, **options)
+        mine, theirs = _files(report), _files(again)
+        found = [f"{name} is missing" for name in sorted(theirs.keys() - mine.keys())]
+        found += [f"{name} does not belong to the report" for name in sorted(mine.keys() - theirs.keys())]
+        found += [
+            f"{name} differs"
+            for name in sorted(mine.keys() & theirs.keys())
+            if name != SOURCE and mine[name] != theirs[name]
+        ]
+        now = json.loads(theirs[SOURCE])["drawn_with"]
+        if any("figures/" in line or "html" in line for line in found) and now != source.get("drawn_with"):
+            found.append(f"(figures were drawn with {source.get('drawn_with')}, here is {now})")
+    return found
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.startswith(".")
+    }
