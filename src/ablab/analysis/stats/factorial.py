@@ -97,9 +97,7 @@ def factorial(
     """
     for column in (*factors, "loss", "state", *([block] if block else [])):
         if column not in runs.columns:
-            raise UsageError(
-                f"factorial: no column {column!r}; there are: {', '.join(map(str, runs.columns))}"
-            )
+            raise UsageError(f"factorial: no column {column!r}; there are: {', '.join(map(str, runs.columns))}")
     levels = {f: _levels(runs[f], (baseline or {}).get(f)) for f in factors}
     levels = {f: names for f, names in levels.items() if len(names) >= 2}
     rows = runs[(runs["state"] == "finished") & np.isfinite(runs["loss"].astype(float))]
@@ -118,9 +116,7 @@ class _Fit:
 
     def __init__(self, rows: pd.DataFrame, design: Design, block: str | None, alpha: float) -> None:
         self.design, self.alpha, self.block = design, alpha, block or "block"
-        keys: list[Cell] = [
-            tuple(str(x) for x in row) for row in rows[list(design.factors)].itertuples(index=False)
-        ]
+        keys: list[Cell] = [tuple(str(x) for x in row) for row in rows[list(design.factors)].itertuples(index=False)]
         self.counts = {cell: keys.count(cell) for cell in design.cells}
         self.code = {cell: design.row(cell) for cell in design.cells}
         X = np.array([self.code[key] for key in keys])
@@ -148,9 +144,7 @@ class _Fit:
             interactions=tuple(e for e in effects if len(e.factors) > 1),
             simple_effects=tuple(c for f in self.design.factors for c in self._contrasts(f, simple=True)),
             level_contrasts=tuple(c for f in open_factors for c in self._contrasts(f, simple=False)),
-            empty=tuple(
-                dict(zip(self.design.factors, cell, strict=True)) for cell, n in self.counts.items() if not n
-            ),
+            empty=tuple(dict(zip(self.design.factors, cell, strict=True)) for cell, n in self.counts.items() if not n),
             aliases=tuple(aliases(self.design, self.null, self.block)),
             replicates=self.replicates,
             df_residual=self.df,

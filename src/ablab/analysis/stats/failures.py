@@ -32,9 +32,7 @@ def accounting(runs: pd.DataFrame, planned: Mapping[str, int] | None = None) -> 
         if planned is not None:
             lost = planned.get(label, 0) - sum(row.values())
             if lost < 0:
-                raise UsageError(
-                    f"study: {label} has {sum(row.values())} runs but {planned.get(label, 0)} planned"
-                )
+                raise UsageError(f"study: {label} has {sum(row.values())} runs but {planned.get(label, 0)} planned")
             row["missing"] += lost
         rows.append({"planned": sum(row.values()), **row})
     return pd.DataFrame(rows, index=pd.Index(labels, name="label"), columns=["planned", *STATES])
@@ -138,7 +136,7 @@ def sign_test(better: int, worse: int) -> float:
 
 
 def collapsed(runs: pd.DataFrame, unigram_entropy: float | pd.Series) -> pd.Series:
-    """Boolean Series like `runs`: finished, but with a loss not below the unigram entropy (nats per token)."""
+    """Boolean Series like `runs`: finished, yet with a loss not below the unigram entropy (nats)."""
     loss = runs["loss"].astype(float)
     return (runs["state"] == "finished") & np.isfinite(loss) & (loss >= unigram_entropy)
 
@@ -148,7 +146,5 @@ def best_note(runs: pd.DataFrame, label: str) -> str | None:
     row = accounting(runs).loc[label]
     lost = [f"{int(row[s])} {s}" for s in STATES if s != "finished" and row[s]]
     return (
-        f"{label}: {int(row['finished'])} of {int(row['planned'])} runs finished ({', '.join(lost)})"
-        if lost
-        else None
+        f"{label}: {int(row['finished'])} of {int(row['planned'])} runs finished ({', '.join(lost)})" if lost else None
     )

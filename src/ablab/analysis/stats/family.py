@@ -137,8 +137,7 @@ def _pool(found: dict[str, Pairs], tested: list[str], unstable: set[str]) -> tup
     block = max(counts, key=lambda seeds: (counts[seeds], len(seeds)))
     odd = [x for x in stable if found[x].seeds != block]
     reasons += [
-        f"{x} has {found[x].n} pairs with the baseline, the others {len(block)}: judged by its own spread"
-        for x in odd
+        f"{x} has {found[x].n} pairs with the baseline, the others {len(block)}: judged by its own spread" for x in odd
     ]
     return [x for x in stable if x not in odd], reasons
 
@@ -198,9 +197,7 @@ def _finish(
         verdict=verdict(ci, ci_equivalence, margin),
         practical=practical(ci, margin),
         mde=mde(spread, pair.n, alpha, comparisons, method),
-        n_needed=n_needed(
-            pair.mean, spread, alpha=alpha, comparisons=comparisons, method=method, margin=margin
-        ),
+        n_needed=n_needed(pair.mean, spread, alpha=alpha, comparisons=comparisons, method=method, margin=margin),
         **numbers,  # type: ignore[arg-type]
     )
 

@@ -22,15 +22,14 @@ from ablab.errors import UsageError
 DEFAULT_LOOKS = (3, 5, 8)
 STUDIES = 400_000
 _SEED = 20240607
+_LARGEST = 0.2  # p-values above this are never needed and count as 1
 
 
 def check_looks(looks: Sequence[int]) -> tuple[int, ...]:
     """`looks` as a rising tuple of seed counts; UsageError unless they rise and are at least 2."""
     numbers = tuple(int(n) for n in looks)
     if not numbers or numbers[0] < 2 or any(b <= a for a, b in pairwise(numbers)):
-        raise UsageError(
-            f"study.looks={list(looks)}: must be rising seed counts of 2 or more, such as [3, 5, 8]"
-        )
+        raise UsageError(f"study.looks={list(looks)}: must be rising seed counts of 2 or more, such as [3, 5, 8]")
     return numbers
 
 
@@ -43,11 +42,13 @@ def look_level(looks: Sequence[int] = DEFAULT_LOOKS, alpha: float = 0.05) -> flo
     numbers = check_looks(looks)
     if len(numbers) == 1:
         return alpha
+    if not 0 < alpha < _LARGEST:
+        raise UsageError(f"study.alpha={alpha}: must lie between 0 and {_LARGEST} where looks are declared")
     return max(int(np.quantile(_smallest_p(numbers), alpha) * 1e4) / 1e4, 1e-4)
 
 
 def false_verdicts(looks: Sequence[int], level: float) -> float:
-    """Share of null studies in which at least one of the looks gives p <= level: a simulation, as above."""
+    """Share of null studies in which at least one look gives p <= level (below 0.2), simulated as above."""
     return float((_smallest_p(check_looks(looks)) <= level).mean())
 
 
@@ -60,7 +61,8 @@ def _smallest_p(looks: tuple[int, ...]) -> NDArray[np.float64]:
         mean = total[n - 1] / n
         variance = (squares[n - 1] - n * mean**2) / (n - 1)
         t = np.abs(mean) / np.sqrt(variance / n)
-        np.minimum(smallest, 2 * special.stdtr(n - 1, -t), out=smallest)
+        far = np.flatnonzero(t > special.stdtrit(n - 1, 1 - _LARGEST / 2))
+        smallest[far] = np.minimum(smallest[far], 2 * special.stdtr(n - 1, -t[far]))
     return smallest
 
 

@@ -140,9 +140,7 @@ def _one_seed(
     seen = ", ".join(f"{d:+.4f}" + (f" under {where}" if where else "") for where, d in found)
     ratio = max(abs(d) for _, d in found) / noise if noise else None
     against = "" if ratio is None else f"; at most {ratio:.1f} times the noise of a difference ({noise:.4f})"
-    return OneSeed(
-        factor, level, reference, found, ratio, f"{factor}: {level} − {reference}: {seen}{against}"
-    )
+    return OneSeed(factor, level, reference, found, ratio, f"{factor}: {level} − {reference}: {seen}{against}")
 
 
 def could_find(

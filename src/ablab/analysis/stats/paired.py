@@ -39,9 +39,7 @@ class Pairs:
 
 def pairs(runs: pd.DataFrame, label: str, baseline: str) -> Pairs:
     """Differences d_s = loss(label, s) - loss(baseline, s) over the seeds that both finished."""
-    both = (
-        pd.concat([losses(runs, label), losses(runs, baseline)], axis=1, join="inner").dropna().sort_index()
-    )
+    both = pd.concat([losses(runs, label), losses(runs, baseline)], axis=1, join="inner").dropna().sort_index()
     variant, base = both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy()
     d = variant - base
     return Pairs(
@@ -76,9 +74,7 @@ def paired_t(differences: ArrayLike, alpha: float = 0.05) -> TTest:
     df = d.size - 1
     statistic = t_ratio(centre, error)
     half = float(stats.t.isf(alpha / 2, df)) * error
-    return TTest(
-        statistic, df, float(2 * stats.t.sf(abs(statistic), df)), centre, (centre - half, centre + half)
-    )
+    return TTest(statistic, df, float(2 * stats.t.sf(abs(statistic), df)), centre, (centre - half, centre + half))
 
 
 def t_ratio(difference: float, error: float) -> float:

@@ -84,9 +84,7 @@ def _solve(gap: Callable[[float], float]) -> float:
     return float(optimize.brentq(gap, 0.0, high, xtol=1e-9))
 
 
-def mde(
-    std_difference: float, n: int, alpha: float = 0.05, comparisons: int = 1, method: str = "dunnett"
-) -> float:
+def mde(std_difference: float, n: int, alpha: float = 0.05, comparisons: int = 1, method: str = "dunnett") -> float:
     """Smallest detectable effect in nats: `mde_factor` times the spread of the paired differences."""
     return std_difference * mde_factor(n, alpha, comparisons, method)
 
@@ -160,9 +158,7 @@ def n_needed(
             return True
         near = margin > 0 and abs(difference) < margin
         return (
-            near
-            and equivalence_power(std_difference, n, margin - abs(difference), alpha, comparisons, method)
-            >= power
+            near and equivalence_power(std_difference, n, margin - abs(difference), alpha, comparisons, method) >= power
         )
 
     high = 3

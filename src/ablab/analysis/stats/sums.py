@@ -76,6 +76,4 @@ def one_way(groups: Sequence[ArrayLike]) -> OneWay:
     residual = within / df_within if df_within else math.nan
     F = (between / df_between) / residual if residual > 0 else math.nan
     p = float(stats.f.sf(F, df_between, df_within))
-    return OneWay(
-        between, within, df_between, df_within, F, p, between / (between + within), math.sqrt(residual)
-    )
+    return OneWay(between, within, df_between, df_within, F, p, between / (between + within), math.sqrt(residual))

@@ -53,9 +53,7 @@ def tune(
     chosen = set(selection_seeds)
     if not chosen:
         raise UsageError("study.selection_seeds: at least one seed must choose the rate")
-    return [
-        _tune(runs[runs["label"] == label], str(label), rate, chosen) for label in labels or labels_of(runs)
-    ]
+    return [_tune(runs[runs["label"] == label], str(label), rate, chosen) for label in labels or labels_of(runs)]
 
 
 def _tune(rows: pd.DataFrame, label: str, rate: str, chosen: set[int]) -> Tuned:
@@ -67,9 +65,7 @@ def _tune(rows: pd.DataFrame, label: str, rate: str, chosen: set[int]) -> Tuned:
     edge = None
     if best is not None:
         edge = "low" if best == rates[0] else "high" if best == rates[-1] else None
-    other = rows[
-        ~rows["seed"].isin(chosen) & (rows["state"] == "finished") & np.isfinite(rows["loss"].astype(float))
-    ]
+    other = rows[~rows["seed"].isin(chosen) & (rows["state"] == "finished") & np.isfinite(rows["loss"].astype(float))]
     found = other[other[rate] == best] if best is not None else other.iloc[:0]
     reported = {int(s): float(x) for s, x in zip(found["seed"], found["loss"], strict=True)}
     lost = select.loc[select["state"] == "diverged", rate]
@@ -122,7 +118,5 @@ def sensitivity(losses: Mapping[float, float | None], initial_loss: float) -> fl
     """
     if not losses:
         return None
-    capped = [
-        initial_loss if x is None or not math.isfinite(x) else min(x, initial_loss) for x in losses.values()
-    ]
+    capped = [initial_loss if x is None or not math.isfinite(x) else min(x, initial_loss) for x in losses.values()]
     return sums.mean(capped) - min(capped)
