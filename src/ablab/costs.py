@@ -61,7 +61,8 @@ def costs(cfg: DictConfig | Mapping[str, Any], vocab_size: int) -> Costs:
         for leaf, _ in m.named_parameters()
     }
     layers, width = len(model.layers), model.token_embeddings.embedding_dim
-    ffn = sum(p.numel() for p in model.layers[0].ffn.parameters())  # type: ignore[union-attr, operator]
+    first: Any = model.layers[0]
+    ffn = sum(p.numel() for p in first.ffn.parameters())
     budget = ffn_budget(cfg)
     return Costs(
         parameters=total,

@@ -1,7 +1,8 @@
 """Slot `attention`: `(d_model, n_heads, *, ...)`.
 
-Called with x (B, T, D), the pass's `Context` and, when text is generated, this layer's `Cache`; gives (B, T, D).
-`residual_projection` names the matrix that writes to the residual stream, which some initialisations scale.
+Called with x (B, T, D), the pass's `Context` and, when text is generated, this layer's `Cache`; gives
+(B, T, D). `residual_projection` names the matrix that writes to the residual stream, which inits may
+scale.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from .context import Cache, Context
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
     """softmax(q k^T / sqrt(K) + mask) v for q (B, H, T, K), k and v (B, H, S, K).
 
-    `mask` is boolean and broadcastable to (B, H, T, S), True = may attend. Without one attention is causal (which
-    needs T = S), and a single query sees every key. A row that may attend to nothing gives zeros.
+    `mask` is boolean and broadcastable to (B, H, T, S), True = may attend. Without one attention is causal
+    (which needs T = S), and a single query sees every key. A row that may attend to nothing gives zeros.
     """
     if mask is None:
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=q.shape[2] > 1)
@@ -31,7 +32,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout:
 
 @register("attention", "mha")
 class MultiHeadAttention(nn.Module):
-    """Causal multi-head self-attention (Vaswani et al. 2017, arXiv:1706.03762), four D x D matrices without bias."""
+    """Causal multi-head self-attention (Vaswani et al. 2017, arXiv:1706.03762), four D x D matrices."""
 
     residual_projection = "output_proj"
 

@@ -1,7 +1,7 @@
 """Slot `embedding`: `(vocab_size, d_model, *, ...)`, an object with `.table` and `.head`.
 
-`table` maps ids (B, T) to (B, T, D). `head` maps (..., D) to logits (..., V) by its matrix `head.weight` (V, D)
-and nothing else, which lets the loss work through the vocabulary in pieces.
+`table` maps ids (B, T) to (B, T, D). `head` maps (..., D) to logits (..., V) by its matrix `head.weight`
+(V, D) and nothing else, which lets the loss work through many tokens in pieces.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ..registry import register
 class Table(nn.Embedding):
     """Row look-up in weight (V, D). An id outside 0 .. V-1 is an error on the CPU.
 
-    On an accelerator a look-up cannot raise without waiting for the device; there the check that the data passed
-    before training has to do.
+    On an accelerator a look-up cannot raise without waiting for the device; there the check that the data
+    passed before training has to do.
     """
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -27,14 +27,13 @@ class Table(nn.Embedding):
         try:
             return super().forward(ids)
         except IndexError:
-            bad = ids[(ids < 0) | (ids >= self.num_embeddings)]
-            raise UsageError(
-                f"token id {int(bad[0])} is outside the vocabulary of {self.num_embeddings} (0 .. {self.num_embeddings - 1})"
-            ) from None
+            size = self.num_embeddings
+            bad = int(ids[(ids < 0) | (ids >= size)][0])
+            raise UsageError(f"token id {bad} is outside the vocabulary of {size} tokens") from None
 
 
 class TiedHead:
-    """Logits by the embedding's own matrix. Not a module, so that the matrix stays one parameter with one name."""
+    """Logits by the embedding's own matrix. Not a module: the matrix stays one parameter with one name."""
 
     def __init__(self, table: nn.Embedding) -> None:
         self.table = table

@@ -1,7 +1,7 @@
 """Slot `init`: `(n_layers, d_model, *, ...)`; `fill(matrix, kind, generator)` draws one matrix in place.
 
-Every matrix has a generator of its own, seeded by (seed, salt, its name): what two variants share starts equal to
-the last bit, whatever else they have. Gains and biases are left as their classes make them.
+Every matrix has its own generator, seeded by (seed, salt, its name): what two variants share starts equal
+to the last bit, whatever else they have. Gains stay as their classes make them; biases of Linears start at 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..errors import UsageError
 from ..registry import register
 
-#: what a matrix does: reads tokens, reads tokens and predicts them, predicts them, writes to the residual stream, other
+#: what a matrix does: reads tokens, reads and predicts, predicts, writes to the residual stream, other
 Kind = Literal["embedding", "tied", "head", "residual", "inner"]
 
 
@@ -40,8 +40,8 @@ def seeded(seed: int, salt: int, name: str) -> Iterator[None]:
 class GPT2:
     """N(0, std^2); writers to the residual stream divided by sqrt(2 L) (Radford et al. 2019).
 
-    The embedding is N(0, min(std, 2 / D)^2) whether tied or not, so that tying changes nothing but the sharing and
-    a tied model, too, starts at a loss near ln V.
+    The embedding is N(0, min(std, 2 / D)^2), tied or not, so that tying changes nothing but the sharing
+    and a tied model, too, starts at a loss near ln V.
     """
 
     def __init__(self, n_layers: int, d_model: int, *, std: float = 0.02) -> None:
@@ -64,8 +64,8 @@ class GPT2:
 class CS336:
     """Linear N(0, 2 / (in + out)), embedding N(0, 1), both cut at three standard deviations.
 
-    A tied matrix has std 1 / D, since with 1 it would predict with logits of size sqrt(D). Models without norms
-    still start far above ln V.
+    A tied matrix has std 1 / D, since with 1 it would predict with logits of size sqrt(D). Models without
+    norms still start far above ln V.
     """
 
     def __init__(self, n_layers: int, d_model: int) -> None:

@@ -24,7 +24,7 @@ class Head(Protocol):
 
 
 def summed_loss(hidden: Tensor, head: Head, targets: Tensor, chunk: int = CHUNK) -> Tensor:
-    """Sum of the cross-entropies, in nats, of predicting `targets` (N) from `hidden` (N, D); float32 or wider.
+    """Sum of the cross-entropies in nats of predicting `targets` (N) from `hidden` (N, D); float32 or wider.
 
     Targets of -100 do not count. At most about `chunk` logits exist at one time, and their gradient takes the
     place of the logits: three matrix products in all, as without chunks.

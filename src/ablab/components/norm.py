@@ -62,7 +62,7 @@ class LayerNorm(nn.Module):
 
 @register("norm", "identity")
 class Identity:
-    """No normalisation. Not a module, so that nothing of a norm is left in the model, its final one included."""
+    """No normalisation. Not a module: nothing of a norm is left in the model, its final one included."""
 
     def __init__(self, d_model: int) -> None:
         del d_model  # every norm is called with it

@@ -23,7 +23,7 @@ class Position(nn.Module):
         return x
 
     def tables(self, positions: Tensor) -> Any:
-        """What `rotate` needs for tokens at `positions`, (T) or (B, T); called once per pass, before the blocks."""
+        """What `rotate` needs for tokens at `positions`, (T) or (B, T); called once per pass."""
         return None
 
     def rotate(self, q: Tensor, k: Tensor, tables: Any) -> tuple[Tensor, Tensor]:
@@ -33,7 +33,7 @@ class Position(nn.Module):
 
 @register("position", "none")
 class NoPosition(Position):
-    """No position information; the causal mask alone breaks the symmetry (Kazemnejad et al. 2023, arXiv:2305.19466)."""
+    """None: the causal mask alone breaks the symmetry (NoPE; Kazemnejad et al. 2023, arXiv:2305.19466)."""
 
     def __init__(self, d_model: int, n_heads: int, context_length: int) -> None:
         super().__init__()
@@ -43,9 +43,9 @@ class NoPosition(Position):
 class RoPE(Position):
     """Rotary embedding (Su et al. 2021, arXiv:2104.09864), interleaved pairs.
 
-    The pair (x[2i], x[2i+1]) of every query and key at position m turns by the angle m * theta^(-2i/K), so that
-    scores depend on distances alone. Angles and rotation are float32 or wider: in bfloat16 the positions 256 and
-    257 would be one.
+    The pair (x[2i], x[2i+1]) of every query and key at position m turns by the angle m * theta^(-2i/K), so
+    that scores depend on distances alone. Angles and rotation are float32 or wider: in bfloat16 the positions
+    256 and 257 would be one.
     """
 
     def __init__(self, d_model: int, n_heads: int, context_length: int, *, theta: float = 10000.0) -> None:
@@ -55,7 +55,8 @@ class RoPE(Position):
         width = d_model // n_heads
         if width % 2:
             raise UsageError(
-                f"position=rope needs an even head size: model.d_model={d_model} over model.n_heads={n_heads} gives {width}"
+                f"position=rope needs an even head size, but model.d_model={d_model} over "
+                f"model.n_heads={n_heads} gives {width}"
             )
         self.width, self.context_length, self.theta = width, context_length, float(theta)
         # Not a buffer: Module.to(bfloat16) would round it.
