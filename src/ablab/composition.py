@@ -81,6 +81,7 @@ def finish(cfg: DictConfig, explicit: frozenset[str] = frozenset()) -> DictConfi
         "choices": {group: chosen[group] for group in GROUPS if group in chosen}
     } | plain
     _one_budget(config["train"], explicit)
+    _read_by(config["choices"]["data"], explicit)
     _same_function(config)
     result = OmegaConf.create(config)
     validate(result)
@@ -97,6 +98,13 @@ def _one_budget(train: dict[str, Any], explicit: frozenset[str]) -> None:
         train["steps"] = None
     elif train["steps"] is None:
         raise UsageError("train.steps is null: set one budget: " + ", ".join(f"train.{b}" for b in BUDGETS))
+
+
+def _read_by(data: str, explicit: frozenset[str]) -> None:
+    """Keys that only one kind of data reads are refused with the others, rather than doing nothing."""
+    for key, reader in (("data.val_fraction", "text"), ("data.verse_numbers", "kjv")):
+        if key in explicit and data != reader and data in ("kjv", "shakespeare", "text"):
+            raise UsageError(f"{key} is read by data={reader} only, not by data={data}")
 
 
 def _same_function(config: dict[str, Any]) -> None:

@@ -10,18 +10,25 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from .. import catalog, registry
+from ..paths import PACKAGE
 from . import fingerprint
 
 #: keys of `train` that change no number of a run: budgets count through the steps they become
 HARMLESS_TRAIN = (
     "tokens", "tokens_per_parameter", "flops", "minutes", "eval_batch_size", "log_every", "checkpoint_every",
 )  # fmt: skip
-#: code that every run depends on, beside its components
-TRAINING_CODE = (
-    "ablab.model", "ablab.components.loss", "ablab.components.context", "ablab.data.windows", "ablab.data.batches",
-    "ablab.training.loop", "ablab.training.feed", "ablab.training.evaluate", "ablab.training.divergence",
-    "ablab.training.device", "ablab.training.state",
-)  # fmt: skip
+#: code that every run depends on beside its components; of the room `training` all but what follows
+CORE_CODE = (
+    "ablab.model",
+    "ablab.components.loss",
+    "ablab.components.context",
+    "ablab.data.windows",
+    "ablab.data.batches",
+)
+#: modules of `training` that write down what happened, or whose parts count as options, and change no number
+BOOKKEEPING = ("__init__", "checkpoint", "environment", "facts", "metrics", "outcome", "resume", "schedule", "status")
+
+
 #: choices that are part of the name of a run folder even at their default
 NAMED = ("norm", "block", "ffn", "position", "embedding")
 ALSO_NAMED = ("attention", "init", "data", "optimizer", "schedule")
@@ -49,13 +56,19 @@ def ingredients(cfg: DictConfig, data_hash: str, device: str) -> dict[str, Any]:
     }
 
 
+def training_code() -> list[str]:
+    """Modules whose code determines every run."""
+    room = sorted(file.stem for file in (PACKAGE / "training").glob("*.py"))
+    return [*CORE_CODE, *(f"ablab.training.{name}" for name in room if name not in BOOKKEEPING)]
+
+
 def sources(cfg: DictConfig) -> dict[str, str]:
     """Fingerprints of the code that a run uses: its components and the training code."""
     used = {}
     for slot in registry.SLOTS:
         option = catalog.option(slot, cfg.choices[slot])
         used[f"{slot}={option.name}"] = fingerprint.of_class(option.module, option.cls_name)
-    return used | {module: fingerprint.of_module(module) for module in TRAINING_CODE}
+    return used | {module: fingerprint.of_module(module) for module in training_code()}
 
 
 def run_id(parts: dict[str, Any]) -> str:

@@ -66,6 +66,8 @@ class Plan:
     code: dict[str, Any]
     warnings: list[str] = field(default_factory=list)
     treatments: list[dict[str, Any]] = field(default_factory=list)
+    seconds_per_step: dict[str, float] = field(default_factory=dict)
+    noise: dict[str, Any] | None = None
 
     @property
     def folder(self) -> Path:
@@ -151,7 +153,8 @@ def _first(plan: Plan) -> dict[str, Any]:
             "project": plan.cells[0].cfg.tracker.get("project"),
             "runs": {c.id: c.id for c in plan.cells},
         },
-        "noise": None,
+        "noise": plan.noise,
+        "seconds_per_step": plan.seconds_per_step,
     }
 
 
@@ -173,6 +176,8 @@ def _merged(old: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     for key, values in plan.factors.items():
         known = new["factors"].setdefault(key, [])
         known += [value for value in values if value not in known]
+    new["seconds_per_step"] = {**plan.seconds_per_step, **new.get("seconds_per_step", {})}
+    new["noise"] = plan.noise or new.get("noise")
     new["seeds"] += [seed for seed in plan.seeds if seed not in new["seeds"]]
     new["baseline"] = {**plan.baseline, **new["baseline"]}
     new["warnings"] += [w for w in plan.warnings if w not in new["warnings"]]

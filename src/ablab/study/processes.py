@@ -54,8 +54,8 @@ class Answered(Exception):
     """Raised here for an exception that a question raised in its process; `kind` is its class name."""
 
     def __init__(self, kind: str, message: str, trace: str) -> None:
-        super().__init__(message)
-        self.kind, self.trace = kind, trace
+        super().__init__(message if kind == "UsageError" else f"{message}\n{trace}")
+        self.kind = kind
 
 
 def ask(question: str, *arguments: Any) -> Any:

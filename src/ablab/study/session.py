@@ -53,6 +53,7 @@ class Session:
         self.master = master
         self.console = Console(width=None if sys.stdout.isatty() else 160)
         self.data: dict[str, TokenData] = {}
+        self.measured: dict[str, float] = {}
 
     def run(self, arguments: list[str]) -> int:
         """Do what the command asks; returns its exit code."""
@@ -87,27 +88,20 @@ class Session:
         runs_dir = Path(cells[0].cfg.runs_dir).expanduser()
         if not (cells[0].cfg.plan or cells[0].cfg.status):
             pool.writable(runs_dir)
+        fixed = [f for f in swept.fixed if f.partition("=")[0] not in NOT_IN_NAME]
+        name = settings.name or study_name([k for k in swept.swept if k != "seed"], fixed)
         self._prepare_data(cells, runs_dir)
-        self._measure(cells)
+        self._measure(cells, runs_dir, name)
         cells = self._identify(cells)
         keys = [key for key in self._factor_keys(swept.swept, points) if key not in NOT_IN_NAME]
         describe(cells, keys)
         factors = {key: list(dict.fromkeys(cell.factors[key] for cell in cells)) for key in keys}
         first = {key: values[0] for key, values in factors.items()}
         base = first | {key: value for key, value in factor_values(cells, baseline).items() if key in first}
-        fixed = [f for f in swept.fixed if f.partition("=")[0] not in NOT_IN_NAME]
-        name = settings.name or study_name([k for k in swept.swept if k != "seed"], fixed)
         return Plan(
-            name,
-            runs_dir,
-            cells,
-            factors,
-            base,
-            cells[0].cfg.study,
-            command_line(),
-            provenance.code(),
-            warnings(cells),
-        )
+            name, runs_dir, cells, factors, base, cells[0].cfg.study, command_line(), provenance.code(), warnings(cells),
+            seconds_per_step=self.measured,
+        )  # fmt: skip
 
     def _compose(
         self,
@@ -120,15 +114,15 @@ class Session:
         seeds are filled in, since composing is what takes time."""
         composed: list[tuple[tuple[str, ...], DictConfig]] = []
         for point in points:
-            overrides = [*fixed, *point]
-            with explained(overrides):
-                composed.append((point, self.loader.load_sweep_config(self.master, overrides)))
+            words = [*fixed, *point]
+            with explained(words):
+                composed.append((point, self.loader.load_sweep_config(self.master, words)))
         cells: list[Cell] = []
         for seed in seeds or (str(composed[0][1].seed),):
             for point, raw in composed:
                 cfg = copy.deepcopy(raw)
                 overrides = (*fixed, *point, *([f"seed={seed}"] if seeds else []))
-                with explained(overrides), read_write(cfg), open_dict(cfg):
+                with explained(list(overrides)), read_write(cfg), open_dict(cfg):
                     cfg.seed = seed
                     cfg.hydra.job.num, cfg.hydra.job.id = len(cells), str(len(cells))
                     cfg.hydra.overrides.task = list(overrides)
@@ -152,7 +146,7 @@ class Session:
             self._said = True
             closing.say(self.console, "tokenising the text (once per corpus and tokenizer)")
 
-    def _measure(self, cells: list[Cell]) -> None:
+    def _measure(self, cells: list[Cell], runs_dir: Path, study: str) -> None:
         """Count what every distinct model costs, and turn budgets into steps."""
         keys: dict[str, int] = {}
         asked: list[tuple[dict[str, Any], int]] = []
@@ -168,7 +162,20 @@ class Session:
         self.machine = _ask("ablab.study.facts:machine", cells[0].cfg.train.device)
         for cell in cells:
             cell.costs = dict(counted[cell.costs["model"]])
-            cell.cfg.train.steps = budget.steps(cell.cfg, cell.costs)
+        timed = [cell for cell in cells if cell.cfg.train.minutes is not None]
+        measured = self._seconds_per_step(timed, runs_dir / runfolder.STUDIES / study / runfolder.STUDY)
+        for cell in cells:
+            cell.cfg.train.steps = budget.steps(cell.cfg, cell.costs, measured.get(_variant(cell)))
+        self.measured = measured
+
+    def _seconds_per_step(self, cells: list[Cell], declared: Path) -> dict[str, float]:
+        """Measured speed of each variant for `train.minutes`: once per study, or its runs would never be found again."""
+        known: dict[str, float] = dict((runfolder.read_json(declared) or {}).get("seconds_per_step") or {})
+        new = {_variant(cell): cell for cell in cells if _variant(cell) not in known}
+        if new:
+            asked = [(_plain(cell.cfg), str(self.data[_data_key(cell)].folder)) for cell in new.values()]
+            known |= dict(zip(new, _ask("ablab.study.measure:seconds_per_step", asked), strict=True))
+        return known
 
     def _identify(self, cells: list[Cell]) -> list[Cell]:
         """Name every run by what determines it; cells that are the same run are one cell."""
@@ -210,7 +217,12 @@ class Session:
         """Print the plan; train nothing."""
         from .planner import show
 
-        show(self.console, plan, self.data[_data_key(plan.cells[0])])
+        self.treatments(plan)
+        variants = {cell.label: cell for cell in plan.cells}
+        asked = [(_plain(cell.cfg), str(self.data[_data_key(cell)].folder)) for cell in variants.values()]
+        measured = _ask("ablab.study.measure:seconds_per_step", asked)
+        jobs = self._jobs(plan, len(plan.cells))
+        show(self.console, plan, self.data[_data_key(plan.cells[0])], dict(zip(variants, measured, strict=True)), jobs)
         return 0
 
     def show_status(self, plan: Plan) -> int:
@@ -276,13 +288,20 @@ class Session:
 
     def _runner(self, plan: Plan, todo: list[Cell]) -> Runner:
         actions = plan.cells[0].cfg
-        gpus = self.machine["count"] if self.machine["device"] == "cuda" else 0
-        jobs = actions.jobs or default_jobs(actions.train.threads, gpus, len(todo))
+        jobs = self._jobs(plan, len(todo))
         work = {
             c.id: float(c.costs["flops_per_token"]) * budget.tokens_per_step(c.cfg) * c.cfg.train.steps
             for c in todo
         }
-        return Runner(jobs, gpus, Board(self.console, work, jobs), bool(actions.fail_fast))
+        return Runner(jobs, self._gpus, Board(self.console, work, jobs), bool(actions.fail_fast))
+
+    @property
+    def _gpus(self) -> int:
+        return self.machine["count"] if self.machine["device"] == "cuda" else 0
+
+    def _jobs(self, plan: Plan, cells: int) -> int:
+        actions = plan.cells[0].cfg
+        return actions.jobs or default_jobs(actions.train.threads, self._gpus, cells)
 
     def _task(self, plan: Plan, cell: Cell) -> Task:
         config = {key: value for key, value in _plain(cell.cfg).items() if key not in ACTIONS}
@@ -383,6 +402,11 @@ def _plain(cfg: DictConfig) -> dict[str, Any]:
 def _plain_hydra(cfg: DictConfig) -> dict[str, Any]:
     """Hydra's node as plain data that can be pickled; values that are unknown in a job stay unknown."""
     return OmegaConf.to_container(cfg.hydra, resolve=False, enum_to_str=True)  # type: ignore[return-value]
+
+
+def _variant(cell: Cell) -> str:
+    """A cell's overrides without its seed."""
+    return " ".join(word for word in cell.overrides if not word.startswith("seed="))
 
 
 def _data_key(cell: Cell) -> str:
