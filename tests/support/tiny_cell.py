@@ -54,6 +54,10 @@ class Cell:
         """A checkpoint, loaded as outsiders would."""
         return torch.load(self.folder / name / "checkpoints" / file, weights_only=True)
 
+    def state(self, name: str) -> dict[str, Any]:
+        """last.pt without its clocks: equal to the last bit in two equal runs."""
+        return {k: v for k, v in self.last(name).items() if k not in ("seconds", "line_seconds")}
+
     def status(self, name: str) -> dict[str, Any]:
         """status.json."""
         return json.loads((self.folder / name / "status.json").read_text())

@@ -191,9 +191,7 @@ def test_sigkill_loses_at_most_the_last_second_and_leaves_no_process(tmp_path: P
     assert core_processes(process.pid) == []
 
 
-def test_client_that_dies_does_not_stop_the_training(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_client_that_dies_does_not_stop_the_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     sink = wandb_sink()
     sink.start(info(tmp_path))
     sink.log(row(0))

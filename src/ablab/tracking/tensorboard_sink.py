@@ -42,9 +42,7 @@ class TensorBoardSink:
         try:
             self._writer = self._writer_class(str(folder))
         except OSError as error:
-            raise UsageError(
-                f"runs_dir={info.runs_dir}: cannot write to {folder} ({error.strerror})"
-            ) from None
+            raise UsageError(f"runs_dir={info.runs_dir}: cannot write to {folder} ({error.strerror})") from None
         self._begun = False
         if not info.resumed:
             self._begin(0)
@@ -111,12 +109,17 @@ class TensorBoardSink:
         """Close the file; the outcome is the text `outcome` and the session's status."""
         if self._writer is None:
             return
-        from tensorboard.plugins.hparams import api_pb2
-        from tensorboard.plugins.hparams import summary as hparams
+        from tensorboard.compat.proto import summary_pb2
+        from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 
-        good = state == "finished"
         self.log_text("outcome", "\n\n".join([state, *(f"{k}: {v}" for k, v in summary.items())]), 0)
-        self._write(hparams.session_end_pb(api_pb2.STATUS_SUCCESS if good else api_pb2.STATUS_FAILURE), 0)
+        # The library's own function for this record needs TensorFlow.
+        status = api_pb2.STATUS_SUCCESS if state == "finished" else api_pb2.STATUS_FAILURE
+        ended = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=time.time())
+        about = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(session_end_info=ended))
+        record = summary_pb2.Summary()
+        record.value.add(tag=metadata.SESSION_END_INFO_TAG, metadata=about, tensor=metadata.NULL_TENSOR)
+        self._write(record, 0)
         writer, self._writer = self._writer, None
         try:
             writer.close()

@@ -35,9 +35,7 @@ def choose_mode(options: WandbOptions, wandb: Any, base_url: str) -> str:
     problem = _missing_key(wandb)
     if problem is not None:
         if asked == "online":
-            raise UsageError(
-                f"tracker.mode=online: {problem}; run `wandb login`, or use tracker.mode=offline"
-            )
+            raise UsageError(f"tracker.mode=online: {problem}; run `wandb login`, or use tracker.mode=offline")
         log.info("W&B is offline: %s", problem)
         return "offline"
     problem = unreachable(base_url)

@@ -40,9 +40,7 @@ class WandbOptions:
         for name in ("init_timeout", "finish_timeout", "flush_interval"):
             value = getattr(options, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 3600:
-                raise UsageError(
-                    f"tracker.{name}={value}: a number of seconds above 0 and up to 3600 is needed"
-                )
+                raise UsageError(f"tracker.{name}={value}: a number of seconds above 0 and up to 3600 is needed")
         return options
 
 

@@ -124,8 +124,8 @@ class WandbSink:
 
     def _remember(self, summary: Mapping[str, Any]) -> None:
         for key in LOSSES:
-            best = summary.get(key)
-            best = best.get("min") if hasattr(best, "get") else None  # the client's own class is no Mapping
+            item: Any = summary.get(key)  # the client's own class is no Mapping
+            best = item.get("min") if hasattr(item, "get") else None
             if isinstance(best, int | float):
                 self._minimum[key] = float(best)
 
@@ -194,9 +194,7 @@ class WandbSink:
         run, self._run = self._run, None
         with self._guard("close the run"):
             if self._pending:
-                run.log(
-                    {**self._pending, "tokens": self._last.get("tokens")}, step=self._next_step, commit=True
-                )
+                run.log({**self._pending, "tokens": self._last.get("tokens")}, step=self._next_step, commit=True)
             for key, best in self._minimum.items():
                 # The client knows the rows of this attempt only.
                 run.summary[key] = {"min": best, "last": self._last.get(key, run.summary.get(key))}
