@@ -47,12 +47,12 @@ def _hydra(words: list[str]) -> int:
         return 0
     if args.hydra_help or args.info or args.shell_completion or args.cfg:
         return _plain_hydra(words)
-    from .study.processes import warm_up
-
-    warm_up()  # loads torch beside what follows
     from .commandline import prepare
 
     command = prepare(args.overrides, multirun=bool(args.multirun))
+    from .study.processes import warm_up
+
+    warm_up()  # loads torch beside what follows; not for a typing error, which would then outlive its message
     return sweep(list(command.overrides), args.config_dir)
 
 
