@@ -17,7 +17,7 @@ import sys
 import types
 import typing
 from dataclasses import dataclass, field, make_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Union
 
@@ -42,11 +42,13 @@ class Option:
 
     def node(self) -> type:
         """A dataclass named after the class: Hydra's typed config node for this option."""
-        return make_dataclass(
-            self.cls_name,
-            [(key, kind, field(default_factory=lambda d=default: d) if isinstance(default, list) else field(default=default))
-             for key, (kind, default) in self.keywords.items()],
-        )  # fmt: skip
+        fields = [(key, kind, _default(value)) for key, (kind, value) in self.keywords.items()]
+        return make_dataclass(self.cls_name, fields)
+
+
+def _default(value: Any) -> Any:
+    """A dataclass field with this default; a list gets a copy of its own each time."""
+    return field(default_factory=partial(list, value)) if isinstance(value, list) else field(default=value)
 
 
 @cache

@@ -71,7 +71,7 @@ def finish(cfg: DictConfig, explicit: frozenset[str] = frozenset()) -> DictConfi
     """
     chosen = {k: str(v) for k, v in cfg.hydra.runtime.choices.items() if k in GROUPS}
     with explained(()):
-        own = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
+        own = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
         missing = sorted(OmegaConf.missing_keys(own))
         if missing:
             raise UsageError(f"{missing[0]} has no value (it is ???); set {missing[0]}=...")

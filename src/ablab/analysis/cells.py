@@ -119,7 +119,8 @@ def fold(plan: Plan) -> None:
     for cell in plan.cells:
         levels = merged(cell.factors)
         cell.factors = {key: levels[key] for key in keys}
-    plan.unstable = [name for name in plan.unstable if name] + ["identity"] * ("identity" in plan.unstable)
+    if {"identity", "norm=identity"} & set(plan.unstable):
+        plan.unstable.append(f"{FOLDED}=identity")
 
 
 def assemble(plan: Plan, runs: Sequence[Run]) -> Table:

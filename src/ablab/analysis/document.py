@@ -96,6 +96,21 @@ class Document:
     sections: list[Section]
 
 
+def compact(
+    name: str | None, columns: Sequence[Column], rows: Sequence[Sequence[Any]], caption: str = "", folded: bool = False
+) -> Grid:
+    """A table without the columns in which no row has anything."""
+    kept = [place for place in range(len(columns)) if any(row[place] not in (None, "", []) for row in rows)]
+    return Grid(
+        name, [columns[place] for place in kept], [[row[place] for place in kept] for row in rows], caption, folded
+    )
+
+
+def percent(share: float) -> str:
+    """`95 %`."""
+    return f"{100 * share:.4g} %"
+
+
 def word(value: Any) -> str:
     """Any value as text; nothing is a dash."""
     if value is None or value == "":

@@ -83,6 +83,13 @@ def changed(row: Row, base: Row) -> list[str]:
     return [key for key, level in row.factors.items() if text(level) != text(base.factors[key])]
 
 
+def _order(row: Row, base: Row) -> tuple[int, list[int]]:
+    """One-factor changes first, in the order of the factors; the sort keeps the order of the cells beyond that."""
+    keys = list(row.factors)
+    found = [keys.index(key) for key in changed(row, base)]
+    return (len(found), found)
+
+
 def is_unstable(row: Row, names: Sequence[str]) -> bool:
     """Whether a cell was declared unstable: by its label, by one `key=option` of it, or by an option."""
     words = {row.label, *row.label.split(","), *(text(level) for level in row.factors.values())}
@@ -90,7 +97,7 @@ def is_unstable(row: Row, names: Sequence[str]) -> bool:
 
 
 def _compare(found: Inference, plan: Plan, rows: Sequence[Row], base: Row, main: bool) -> None:
-    others = [row for row in rows if row is not base]
+    others = sorted((row for row in rows if row is not base), key=lambda row: _order(row, base))
     primary = {row.label for row in others if len(changed(row, base)) == 1 or not row.factors} if main else set()
     pairs = {row.label: sorted(set(row.values) & set(base.values)) for row in others}
     most = max((len(seeds) for seeds in pairs.values()), default=0)

@@ -28,6 +28,7 @@ class Cell:
     overrides: list[str] = field(default_factory=list)
     costs: dict[str, Any] = field(default_factory=dict)
     added: bool = False
+    declared: str = ""
 
 
 @dataclass
@@ -55,6 +56,7 @@ class Plan:
     noise: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
     folder: Path | None = None
+    treatments: dict[str, dict[str, Any]] = field(default_factory=dict)
     older: list[str] = field(default_factory=list)
 
     @property
@@ -64,7 +66,11 @@ class Plan:
 
 
 def _cost_keys(cell: dict[str, Any]) -> dict[str, Any]:
-    return {key: cell[key] for key in ("parameters", "flops_per_token", "d_ff", "ffn_residual") if key in cell}
+    return {
+        key: cell[key]
+        for key in ("parameters", "flops_per_token", "d_ff", "ffn_residual", "gains", "biases")
+        if key in cell
+    }
 
 
 def _from_overrides(overrides: Sequence[str], key: str) -> Any:
@@ -111,6 +117,7 @@ def read_study(folder: Path) -> tuple[Plan, dict[str, Run]]:
                 overrides=overrides,
                 costs=_cost_keys(entry),
                 added=entry.get("index", number) in added,
+                declared=str(entry.get("label") or ""),
             )
         )
     baseline = content.get("baseline") or {}
@@ -136,6 +143,7 @@ def read_study(folder: Path) -> tuple[Plan, dict[str, Run]]:
         noise=content.get("noise"),
         warnings=[str(line) for line in content.get("warnings") or []],
         folder=folder,
+        treatments={str(item.get("label")): item for item in content.get("treatments") or []},
         older=[name for name in beside if name.rpartition(".")[0] in runs and name.rpartition(".")[2].isdigit()],
     )
     return plan, runs

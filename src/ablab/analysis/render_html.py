@@ -48,7 +48,9 @@ summary{cursor:pointer;color:var(--accent);font-size:.92rem}
 @media (max-width:640px){body{font-size:15px}main{padding:1.1rem .9rem 3rem}h1{font-size:1.35rem}figure svg{min-width:34rem}figure.small svg{min-width:0}}
 @media print{main{max-width:none;padding:0}body{font-size:10pt}nav,summary{display:none}.table,figure .wide{overflow:visible}table{font-size:7.5pt}h2{break-after:avoid}tr{break-inside:avoid}a{color:inherit}}
 """
+SCALE = 1.75  # pixels of the page per point of a figure
 _TAGS = ("better", "worse", "equivalent", "inconclusive")
+_VERDICT = re.compile(rf": ({'|'.join(_TAGS)})\b")
 
 
 def html(document: Document, figures: Mapping[str, str]) -> str:
@@ -80,7 +82,11 @@ def _block(block: Any, figures: Mapping[str, str]) -> str:
     if isinstance(block, Text):
         return f"<p{_class(block.tone)}>{inline(block.text)}</p>"
     if isinstance(block, Items):
-        return f"<ul{_class(block.tone)}>" + "".join(f"<li>{inline(item)}</li>" for item in block.items) + "</ul>"
+        return (
+            f"<ul{_class(block.tone)}>"
+            + "".join(f"<li>{_item(item, block.tone)}</li>" for item in block.items)
+            + "</ul>"
+        )
     if isinstance(block, Code):
         return f"<pre><code>{escape(block.text)}</code></pre>"
     if isinstance(block, Picture):
@@ -92,6 +98,12 @@ def _block(block: Any, figures: Mapping[str, str]) -> str:
             return f"<details><summary>Show all {len(block.rows)} rows</summary>{table}</details>"
         return table
     raise TypeError(type(block).__name__)
+
+
+def _item(item: str, tone: str) -> str:
+    """A list item; in the leading list the first verdict becomes a tag."""
+    written = inline(item)
+    return _VERDICT.sub(r': <span class="tag \1">\1</span>', written, count=1) if tone == "lead" else written
 
 
 def _class(tone: str) -> str:
@@ -128,4 +140,6 @@ def prefixed(svg: str, name: str, alt: str) -> str:
     body = re.sub(r"<!--.*?-->\s*", "", body, flags=re.DOTALL)
     start = body.index(">") + 1
     head = re.sub(r'\s(width|height)="[^"]*"', "", body[:start])
-    return f'{head[:-1]} role="img" aria-label="{escape(alt)}">{body[start:]}'.strip()
+    size = re.search(r'viewBox="0 0 ([\d.]+) ', head)
+    widest = f' style="max-width:{float(size.group(1)) * SCALE:.0f}px"' if size else ""
+    return f'{head[:-1]}{widest} role="img" aria-label="{escape(alt)}">{body[start:]}'.strip()

@@ -60,9 +60,9 @@ def write_report(facts: Facts, out: Path, formats: Sequence[str], source: str) -
     """Write facts to a folder; files of an older report there that are no longer made vanish."""
     from ablab.analysis.document import Grid
     from ablab.analysis.drawing import draw
+    from ablab.analysis.pages.build import document
     from ablab.analysis.render_html import html
     from ablab.analysis.render_text import csv_text, latex, markdown
-    from ablab.analysis.pages.build import document
 
     figures = draw(facts, formats)
     pages = document(facts, figures)

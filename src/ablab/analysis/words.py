@@ -38,7 +38,7 @@ def verdict(comparison: Mapping[str, Any], row: Row, base: Row, margin: float) -
     if not comparison["ci"]:
         return f"{start}{size} on {seeds(n)}; no verdict with fewer than three seeds"
     low, high = comparison["ci"]
-    where = f"{size}, interval [{nats(low)}, {nats(high)}], p = {p_value(comparison['p_adjusted'])}, {seeds(n)}"
+    where = f"{size}, interval [{nats(low)}, {nats(high)}], {p_text(comparison['p_adjusted'])}, {seeds(n)}"
     word = comparison["verdict"]
     practical = {
         "yes": f", and beyond the margin of ±{margin:g}",
@@ -52,6 +52,12 @@ def verdict(comparison: Mapping[str, Any], row: Row, base: Row, margin: float) -
     needed = comparison["n_needed"]
     more = f"; about {needed} seeds would settle it" if needed else ""
     return f"{start}inconclusive ({where}){more}"
+
+
+def p_text(p: float | None) -> str:
+    """`p = 0.0214` or `p < 0.0001`."""
+    written = p_value(p)
+    return f"p {written}" if written.startswith("<") else f"p = {written}"
 
 
 def seeds(n: int) -> str:

@@ -42,9 +42,7 @@ def axes(arguments: Sequence[str], parser: OverridesParser) -> Axes:
             fixed.append(f"{key}={override.get_value_element_as_str()}")
             continue
         if not override.is_discrete_sweep():
-            raise UsageError(
-                f"{key}: {override.input_line} is no list of values; name them, e.g. {key}=1e-3,3e-3"
-            )
+            raise UsageError(f"{key}: {override.input_line} is no list of values; name them, e.g. {key}=1e-3,3e-3")
         values = tuple(dict.fromkeys(str(v) for v in override.sweep_string_iterator()))
         if len(values) == 1 and key not in GROUPS and key != REPLICATE:
             fixed.append(f"{key}={values[0]}")
@@ -80,20 +78,14 @@ def variants(
     base = {key: (baseline or {}).get(key, values[0]) for key, values in factors.items()}
     for key, value in base.items():
         if value not in factors[key]:
-            raise UsageError(
-                f"study.baseline: {key}={value} is not swept; values of {key}: {', '.join(factors[key])}"
-            )
+            raise UsageError(f"study.baseline: {key}={value} is not swept; values of {key}: {', '.join(factors[key])}")
     if design == "one_at_a_time":
-        points = [base] + [
-            base | {key: v} for key, values in factors.items() for v in values if v != base[key]
-        ]
+        points = [base] + [base | {key: v} for key, values in factors.items() for v in values if v != base[key]]
     else:
         points = [dict(zip(factors, c, strict=True)) for c in itertools.product(*factors.values())]
     lists = [[f"{key}={value}" for key, value in point.items()] for point in points]
     lists += [[f"{key}={value}" for key, value in base.items()] + arm.split() for arm in arms]
-    grid = [
-        [f"{key}={v}" for key, v in zip(tuned, c, strict=True)] for c in itertools.product(*tuned.values())
-    ]
+    grid = [[f"{key}={v}" for key, v in zip(tuned, c, strict=True)] for c in itertools.product(*tuned.values())]
     return [tuple(point + rate) for point in lists for rate in grid]
 
 

@@ -60,9 +60,7 @@ def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             found[node.name] = node
         elif isinstance(node, ast.Assign):
-            found |= {
-                t.id: node for target in node.targets for t in ast.walk(target) if isinstance(t, ast.Name)
-            }
+            found |= {t.id: node for target in node.targets for t in ast.walk(target) if isinstance(t, ast.Name)}
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             found[node.target.id] = node
     return found

@@ -46,9 +46,7 @@ def entries(runs_dir: Path) -> list[Entry]:
         raise UsageError(f"--runs-dir {runs_dir}: no such folder")
     used = uses(runs_dir)
     folders = [
-        p
-        for p in sorted(runs_dir.iterdir())
-        if (p / runfolder.CONFIG).exists() or (p / runfolder.STATUS).exists()
+        p for p in sorted(runs_dir.iterdir()) if (p / runfolder.CONFIG).exists() or (p / runfolder.STATUS).exists()
     ]
     return [Entry(p, runfolder.state(p), tuple(used.get(p.name, ())), pool.size(p)) for p in folders]
 

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from .. import runfolder
 from ..catalog import GROUPS
+from . import pool
 from .identity import NAMED
 
 
@@ -75,6 +76,11 @@ class Plan:
 
     def run_dir(self, cell: Cell) -> Path:
         return self.runs_dir / cell.folder
+
+    @property
+    def tracker_ids(self) -> dict[str, str]:
+        """Run id -> its id at the tracker."""
+        return {cell.id: pool.tracker_id(self.run_dir(cell), cell.id) for cell in self.cells}
 
     @property
     def seeds(self) -> list[int]:
@@ -172,7 +178,7 @@ def _merged(old: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
         else:
             new["cells"].append(cell.record() | {"index": len(new["cells"])})
             added.append(len(new["cells"]) - 1)
-        new["wandb"]["runs"][cell.id] = cell.id
+    new["wandb"]["runs"] |= plan.tracker_ids
     for key, values in plan.factors.items():
         known = new["factors"].setdefault(key, [])
         known += [value for value in values if value not in known]

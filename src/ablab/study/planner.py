@@ -54,7 +54,9 @@ def repeats(plan: Plan, data: TokenData) -> list[str]:
     most = max(budget.tokens_per_step(c.cfg) * c.cfg.train.steps / len(data.train) for c in plan.cells)
     if most <= MANY_EPOCHS:
         return []
-    return [f"the text is seen {most:.1f} times; beyond about {MANY_EPOCHS:g} epochs a model memorises what it trains on"]
+    return [
+        f"the text is seen {most:.1f} times; beyond about {MANY_EPOCHS:g} epochs a model memorises what it trains on"
+    ]
 
 
 def power(plan: Plan) -> list[str]:
@@ -70,7 +72,9 @@ def power(plan: Plan) -> list[str]:
              f"alpha = {plan.settings.alpha:g}; s: standard deviation of the paired differences)"]  # fmt: skip
     for n in dict.fromkeys([*sorted({3, 5, 8} | ({len(plan.seeds)} if len(plan.seeds) > 2 else set()))]):
         factor = stats.mde_factor(n, alpha=plan.settings.alpha, comparisons=comparisons)
-        nats = f" = {factor * noise['sd']:.4f} nats (noise {noise['sd']:.4f}, n = {noise['n']})" if noise.get("sd") else ""
+        nats = (
+            f" = {factor * noise['sd']:.4f} nats (noise {noise['sd']:.4f}, n = {noise['n']})" if noise.get("sd") else ""
+        )
         lines.append(f"  n = {n}: {factor:.2f} s{nats}")
     if not noise.get("sd"):
         lines.append("  the noise at this scale is not known; `experiment=noise` measures it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,6 +59,12 @@ def set_aside(run_dir: Path) -> Path | None:
         number += 1
     run_dir.rename(kept)
     return kept
+
+
+def tracker_id(run_dir: Path, run_id: str) -> str:
+    """Id of a run at a tracker: its own, with a number once a fresh one took the place of an old one there."""
+    kept = sum(1 for _ in run_dir.parent.glob(f"{glob.escape(run_dir.name)}.[0-9]*"))
+    return f"{run_id}-{kept}" if kept else run_id
 
 
 def size(path: Path) -> int:

@@ -19,9 +19,7 @@ def code() -> dict[str, Any]:
 
 def _git(folder: Path, *words: str) -> str | None:
     try:
-        done = subprocess.run(
-            ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=True
-        )
+        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

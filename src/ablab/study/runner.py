@@ -74,9 +74,7 @@ class Runner:
         next_look = 0.0
         with self._signals():
             while waiting or elsewhere or self._children:
-                if self.stopped or (
-                    self.fail_fast and any(e.state == "failed" for e in self.endings.values())
-                ):
+                if self.stopped or (self.fail_fast and any(e.state == "failed" for e in self.endings.values())):
                     waiting.clear()
                     elsewhere.clear()
                 while waiting and len(self._children) < self.jobs:
@@ -125,9 +123,7 @@ class Runner:
         if not self._children:
             time.sleep(0.1)
             return []
-        sources: list[Any] = [c.connection for c in self._children] + [
-            c.process.sentinel for c in self._children
-        ]
+        sources: list[Any] = [c.connection for c in self._children] + [c.process.sentinel for c in self._children]
         ready = wait(sources, timeout=0.5)
         for child in self._children:
             if child.connection in ready:
@@ -162,9 +158,7 @@ class Runner:
                 return Ending(state, step, reason, trace)
         code = child.process.exitcode or 0
         reason = (
-            f"killed by {signal.Signals(-code).name}"
-            if code < 0
-            else f"its process exited with code {code} unasked"
+            f"killed by {signal.Signals(-code).name}" if code < 0 else f"its process exited with code {code} unasked"
         )
         task = child.task
         pool.mark_lost(Path(task.runs_dir), task.run_dir, task.run_id, reason)

@@ -243,11 +243,10 @@ class Session:
         if actions.cell is not None:
             asked = [cell for cell in plan.cells if cell.index == actions.cell]
             if not asked:
-                raise UsageError(
-                    f"cell={actions.cell}: the plan has cells 0 to {max(c.index for c in plan.cells)}"
-                )
+                raise UsageError(f"cell={actions.cell}: this command's cells are {_numbers(plan)}")
         if actions.fresh:
             self._set_aside(plan, asked)
+            study = declare(plan)  # the tracker gets new ids for them
         before = {cell.id: runfolder.state(plan.run_dir(cell)) for cell in asked}
         todo = [cell for cell in asked if before[cell.id] not in runfolder.OUTCOMES]
         self._announce(plan, todo, len(asked))
@@ -290,8 +289,7 @@ class Session:
         actions = plan.cells[0].cfg
         jobs = self._jobs(plan, len(todo))
         work = {
-            c.id: float(c.costs["flops_per_token"]) * budget.tokens_per_step(c.cfg) * c.cfg.train.steps
-            for c in todo
+            c.id: float(c.costs["flops_per_token"]) * budget.tokens_per_step(c.cfg) * c.cfg.train.steps for c in todo
         }
         return Runner(jobs, self._gpus, Board(self.console, work, jobs), bool(actions.fail_fast))
 
@@ -308,7 +306,7 @@ class Session:
         hydra = copy.deepcopy(cell.hydra)
         hydra["job"] |= {"num": cell.index, "id": str(cell.index)}
         return Task(
-            number=cell.index, run_id=cell.id, label=cell.label, study=plan.study, config=config, hydra=hydra,
+            number=cell.index, run_id=cell.id, tracker_id=plan.tracker_ids[cell.id], label=cell.label, study=plan.study, config=config, hydra=hydra,
             runs_dir=str(plan.runs_dir), folder=cell.folder, data_folder=str(self.data[_data_key(cell)].folder),
         )  # fmt: skip
 
@@ -326,7 +324,7 @@ class Session:
         if plan.cells[0].cfg.choices.tracker == "wandb":
             from ..tracking.wandb_folder import how_to_look, how_to_upload
 
-            ids = [cell.id for cell in plan.cells]
+            ids = list(plan.tracker_ids.values())
             closing.say(self.console, f"look:   {how_to_look(plan.runs_dir, ids)}")
             upload = how_to_upload(plan.runs_dir, ids)
             if upload:
@@ -402,6 +400,12 @@ def _plain(cfg: DictConfig) -> dict[str, Any]:
 def _plain_hydra(cfg: DictConfig) -> dict[str, Any]:
     """Hydra's node as plain data that can be pickled; values that are unknown in a job stay unknown."""
     return OmegaConf.to_container(cfg.hydra, resolve=False, enum_to_str=True)  # type: ignore[return-value]
+
+
+def _numbers(plan: Plan) -> str:
+    numbers = sorted(cell.index for cell in plan.cells)
+    whole = numbers == list(range(numbers[0], numbers[-1] + 1))
+    return f"{numbers[0]} to {numbers[-1]}" if whole else ", ".join(map(str, numbers))
 
 
 def _variant(cell: Cell) -> str:

@@ -13,6 +13,7 @@ class Task:
 
     number: int
     run_id: str
+    tracker_id: str
     label: str
     study: str
     config: dict[str, Any]

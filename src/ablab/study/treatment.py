@@ -96,9 +96,7 @@ def _look(cfg: DictConfig, data_folder: str) -> Seen:
 
 def _unequal(base: Seen, other: Seen) -> list[str]:
     """Shared tensors (same name, same shape) that do not start bit-equal."""
-    shared = [
-        k for k in base.tensors if k in other.tensors and base.tensors[k].shape == other.tensors[k].shape
-    ]
+    shared = [k for k in base.tensors if k in other.tensors and base.tensors[k].shape == other.tensors[k].shape]
     return [k for k in shared if not torch.equal(base.tensors[k], other.tensors[k])]
 
 
@@ -125,15 +123,11 @@ def _alive(base: Seen, other: Seen) -> bool:
         return True
     if not torch.equal(base.logits, other.logits):
         return True
-    return any(
-        not torch.equal(g, other.gradients[k]) for k, g in base.gradients.items() if k in other.gradients
-    )
+    return any(not torch.equal(g, other.gradients[k]) for k, g in base.gradients.items() if k in other.gradients)
 
 
 def _difference(base: Seen, other: Seen) -> dict[str, list[str]]:
-    reshaped = [
-        k for k in base.tensors if k in other.tensors and base.tensors[k].shape != other.tensors[k].shape
-    ]
+    reshaped = [k for k in base.tensors if k in other.tensors and base.tensors[k].shape != other.tensors[k].shape]
     return {
         "added": _fold(_with_shapes(other.tensors, set(other.tensors) - set(base.tensors))),
         "removed": _fold(_with_shapes(base.tensors, set(base.tensors) - set(other.tensors))),

@@ -73,9 +73,7 @@ def run_cell(task: Task, connection: Connection) -> None:
             return
         try:
             message = _run(task, stop, connection)
-        except (
-            BaseException
-        ) as error:  # also sys.exit in a component: whatever happens is this cell's outcome
+        except BaseException as error:  # also sys.exit in a component: whatever happens is this cell's outcome
             trace = traceback.format_exc()
             log.error("the run failed\n%s", trace)
             message = ("outcome", "failed", _step(task), _reason(error), trace, {})
@@ -130,13 +128,11 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
 
 
 def _info(task: Task, cfg: DictConfig, resumed: bool, data_hash: str, status: Status) -> RunInfo:
-    config = {
-        key: value for key, value in task.config.items() if key not in ("jobs", "fresh", "plan", "status")
-    }
+    config = {key: value for key, value in task.config.items() if key not in ("jobs", "fresh", "plan", "status")}
     git = (runfolder.read_status(task.run_dir) or {}).get("environment", {}).get("git", {})
     extra = {"run_id": task.run_id, "label": task.label, "data_hash": data_hash, "git": git}
     return RunInfo(
-        id=task.run_id, name=task.folder, group=task.label, job_type="train", tags=(task.study,),
+        id=task.tracker_id, name=task.folder, group=task.label, job_type="train", tags=(task.study,),
         config=config | extra, runs_dir=Path(task.runs_dir), run_dir=task.run_dir, resumed=resumed, notes=cfg.note,
     )  # fmt: skip
 

@@ -76,6 +76,9 @@ class WandbSink:
                 _drop_empty(set(wandb_folder.attempts(info.runs_dir, info.id)) - set(earlier))
                 wandb.setup(wandb.Settings(silent=True))
         if self._run is None:
+            if self.mode == "offline":
+                # The client would still report its own errors to its makers.
+                os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
             self._init(wandb, info, settings)
         self.folder = Path(self._run.settings.sync_dir) if self.mode != "disabled" else None
         self.url = self._run.url if self.mode == "online" else None

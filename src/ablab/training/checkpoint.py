@@ -103,8 +103,8 @@ def read_latest(folder: Path) -> tuple[dict[str, Any] | None, list[Path]]:
 
 
 def clean(folder: Path, broken: Iterable[Path] = ()) -> None:
-    """Remove half-written files that a killed process left behind, and `broken` ones, which the next save would
-    keep as previous.pt in the place of a good one."""
+    """Remove half-written files that a killed process left behind, and `broken` ones: a save would else
+    keep one as previous.pt, in the place of a good one."""
     for leftover in (*folder.glob("*.tmp"), *broken):
         leftover.unlink(missing_ok=True)
 

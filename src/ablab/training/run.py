@@ -64,6 +64,7 @@ class Run:
         self.evaluate = Evaluator(eval_windows(data.val, length), t.eval_batch_size, tokens_per_byte, where)
         self.state, self.meter = TrainState(), Meter(where)
         self.progress = Progress(0, t.steps, None, None, None, None, 0.0, None)
+        self._config = OmegaConf.to_yaml(cfg, resolve=True)
         self._folder = run_dir / CHECKPOINTS
         self._saved: tuple[int, bool] | None = None
         self._clock = self._told = time.perf_counter()
@@ -202,7 +203,7 @@ class Run:
 
     def _identity(self) -> dict[str, Any]:
         return {
-            "config": OmegaConf.to_yaml(self.cfg, resolve=True),
+            "config": self._config,
             "data_hash": self.data.hash,
             "tokenizer_hash": self.data.tokenizer.hash,
             "vocab_size": self.data.vocab_size,

@@ -19,6 +19,7 @@ def document(facts: Facts, pictures: Collection[str]) -> Document:
         first.declared(facts),
         verdicts.section(facts),
         verdicts.cells(facts),
+        verdicts.stability(facts),
         swaps.section(facts),
         swaps.paired(facts),
         noise.section(facts, pictures),
@@ -37,10 +38,10 @@ def title(facts: Facts) -> str:
     plan = facts.plan
     if plan.question:
         return " ".join(plan.question.split())
-    asked = [f"{key} ({listed([text(level) for level in levels])})" for key, levels in plan.factors.items()]
+    asked = [f"{key} ({' or '.join(map(text, levels))})" for key, levels in plan.factors.items()]
     if not asked:
         return f"Study {plan.name}" if plan.name else "Ablation report"
-    return f"What does {listed(asked)} do to the final validation loss?"
+    return f"{'What do' if len(asked) > 1 else 'What does'} {listed(asked)} do to the final validation loss?"
 
 
 def subtitle(facts: Facts) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ablab.analysis import words
 from ablab.analysis.cells import Row
-from ablab.analysis.document import Items, Section, Text, listed, p_value
+from ablab.analysis.document import Items, Section, Text, listed, percent
 from ablab.analysis.facts import Facts
 from ablab.analysis.levels import label, text
 from ablab.analysis.pages.common import figure
@@ -58,7 +58,7 @@ def interaction_sentences(facts: Facts) -> list[str]:
     tested = [item for item in facts.report["interactions"] if item["p"] is not None]
     strong = [item for item in tested if item["p"] < facts.inference.level]
     lines = [
-        f"{' × '.join(item['factors'])} interact (p = {p_value(item['p'])}): the effect of one depends on the other; "
+        f"{' × '.join(item['factors'])} interact ({words.p_text(item['p'])}): the effect of one depends on the other; "
         "see the simple effects"
         for item in strong
     ]
@@ -88,7 +88,7 @@ def lowest(facts: Facts) -> list[str]:
 def forest(facts: Facts, pictures: Collection[str]) -> Any:
     """The forest plot with its caption."""
     judged = any(item["ci"] for item in facts.report["comparisons"])
-    interval = f"bars are simultaneous {1 - facts.inference.level:.4g} intervals, " if judged else ""
+    interval = f"bars are simultaneous {percent(1 - facts.inference.level)} intervals, " if judged else ""
     return figure(
         pictures, "forest",
         f"Difference of each variant to the baseline {label(facts.plan.baseline)}. Markers are means over paired seeds, "

@@ -49,7 +49,7 @@ def against_noise(facts: Facts) -> str:
     if sd is None:
         return (
             "How large noise is at this scale is not known here: it takes more seeds, or the same variant trained "
-            "again with another initialisation (`seeds.salt=1`)."
+            "again with another initialisation (`seeds.salt=0,1`)."
         )
     n = f", measured on {noise['n']} pairs" if noise.get("n") else ""
     machine = f", {noise['machine']}" if noise.get("machine") else ""

@@ -7,7 +7,18 @@ from typing import Any
 from ablab.analysis import words
 from ablab.analysis.cells import Row
 from ablab.analysis.differ import differing, traits
-from ablab.analysis.document import MISSING, Column, Grid, Section, Text, count, short_count, word
+from ablab.analysis.document import (
+    MISSING,
+    Column,
+    Grid,
+    Section,
+    Text,
+    compact,
+    count,
+    fixed,
+    short_count,
+    word,
+)  # fmt: skip
 from ablab.analysis.facts import Facts
 from ablab.analysis.inference import changed
 from ablab.analysis.levels import text
@@ -21,8 +32,8 @@ def section(facts: Facts) -> Section:
     if base is None or len(facts.rows) < 2 or cost(base, "parameters") is None:
         return made
     columns = [
-        Column("variant", shown), Column("parameters", count, True), Column("against baseline", _signed, True),
-        Column("FLOPs/token", short_count, True), Column("against baseline", _percent, True), Column("FFN width", count, True),
+        Column("variant", shown), Column("parameters", count, True), Column("Δ parameters", _signed, True),
+        Column("FLOPs/token", short_count, True), Column("Δ FLOPs", _percent, True), Column("FFN width", count, True),
         Column("width residual", _percent, True), Column("gains", count, True), Column("biases", count, True),
         Column("other keys that differ", word),
     ]  # fmt: skip
@@ -33,12 +44,34 @@ def section(facts: Facts) -> Section:
             row.label, parameters, _minus(parameters, cost(base, "parameters")), flops, _ratio(flops, cost(base, "flops_per_token")),
             cost(row, "d_ff"), cost(row, "ffn_residual"), cost(row, "gains"), cost(row, "biases"), other_keys(row, base),
         ])  # fmt: skip
-    kept = [place for place in range(len(columns)) if any(values[place] is not None for values in rows)]
-    made.add(Grid("swaps", [columns[place] for place in kept], [[values[place] for place in kept] for values in rows],
-                  "Width residual: FFN parameters against the matched budget; beyond 0.5 % it is a warning.",
-                  folded=len(rows) > FOLD_AT))  # fmt: skip
+    caption = "Δ: against the baseline."
+    if any(values[6] is not None for values in rows):
+        caption += " Width residual: FFN parameters against the matched budget; beyond 0.5 % it is a warning."
+    made.add(compact("swaps", columns, rows, caption, folded=len(rows) > FOLD_AT))
     unequal = sentence(facts.rows, base)
-    return made.add(Text(unequal) if unequal else None)
+    return made.add(Text(unequal) if unequal else None, *treatments(facts))
+
+
+def treatments(facts: Facts) -> list[Text | Grid]:
+    """What the check before training saw: tensors that came and went, norm modules, first loss."""
+    known = facts.plan.treatments
+    found = [(row, known.get(row.entries[0].cell.declared)) for row in facts.rows if row.entries]
+    if not any(item for _, item in found):
+        return []
+    columns = [
+        Column("variant", shown), Column("tensors added", _names), Column("removed", _names), Column("reshaped", _names),
+        Column("norm modules", count, True), Column("first loss", fixed(3), True), Column("shared tensors start equal", word),
+    ]  # fmt: skip
+    rows = [
+        [row.label, *(item.get(key) for key in ("added", "removed", "reshaped", "norm_modules", "first_loss", "shared_equal"))]
+        for row, item in found if item
+    ]  # fmt: skip
+    lead = "Checked on the untrained models, before the first step: what each variant has that the baseline has not."
+    return [Text(lead), compact("treatment", columns, rows, folded=len(rows) > FOLD_AT // 2)]
+
+
+def _names(values: list[str] | None) -> str:
+    return ", ".join(values) if values else MISSING
 
 
 def sentence(rows: list[Row], base: Row) -> str | None:

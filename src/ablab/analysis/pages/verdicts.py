@@ -13,14 +13,15 @@ from ablab.analysis.cells import METRIC, Row
 from ablab.analysis.document import (
     MISSING,
     Column,
-    Grid,
     Items,
     Section,
     Text,
+    compact,
     count,
     fixed,
     interval,
     p_value,
+    percent,
     short_count,
     word,
 )  # fmt: skip
@@ -52,24 +53,24 @@ def section(facts: Facts) -> Section:
     level = facts.inference.level
     caption = (
         f"Difference: variant − baseline, mean over the seeds that both finished; n counts them. Interval: simultaneous, "
-        f"{1 - level:.4g}. Practical: whether the interval lies outside ±{facts.plan.margin:g} (yes), inside (no) or neither "
+        f"{percent(1 - level)}. Practical: whether the interval lies outside ±{facts.plan.margin:g} (yes), inside (no) or neither "
         "(unclear). Finds: the smallest difference that these seeds find with 80 % power, in nats, at family level."
     )
     if rows(True):
-        made.add(Grid("verdicts", columns, rows(True), caption, folded=len(rows(True)) > FOLD_AT))
+        made.add(compact("verdicts", columns, rows(True), caption, folded=len(rows(True)) > FOLD_AT))
     if rows(False):
         made.add(
             Text(
                 "Other cells against the baseline, a family of their own; in a full factorial judge by the effects below."
             )
         )
-        made.add(Grid("other_cells", columns, rows(False), folded=len(rows(False)) > 12))
-    made.add(Items(facts.inference.notes) if facts.inference.notes else None)
-    return made.add(*stability(facts))
+        made.add(compact("other_cells", columns, rows(False), folded=len(rows(False)) > 12))
+    return made.add(Items(facts.inference.notes) if facts.inference.notes else None)
 
 
-def stability(facts: Facts) -> list[Grid | Text]:
+def stability(facts: Facts) -> Section:
     """Costs, speed, spikes and divergence of every variant."""
+    made = Section("Costs and stability", "costs")
     divergence = {item["label"]: item for item in facts.inference.divergence}
     columns = [
         Column("variant", shown), Column("parameters", count, True), Column("FLOPs/token", short_count, True),
@@ -89,20 +90,13 @@ def stability(facts: Facts) -> list[Grid | Text]:
     if facts.plan.nuisance:
         columns.append(Column("chosen", _chosen))
         rows = [[*values, row.nuisance] for values, row in zip(rows, facts.rows, strict=True)]
-    kept = [place for place in range(len(columns)) if any(not _nothing(values[place]) for values in rows)]
     caption = (
         "Spikes: values at least 7 standard deviations from the mean of those before them, in per cent, of the logged "
         "training loss and of the gradient norm before clipping."
     )
     if divergence:
         caption += " P(diverged): 95 % Wilson interval; McNemar and the worst-rank sign test compare with the baseline on the same seeds."
-    grid = Grid("costs", [columns[place] for place in kept], [[values[place] for place in kept] for values in rows], caption,
-                folded=len(rows) > FOLD_AT)  # fmt: skip
-    return [Text("Costs and stability"), grid] if rows else []
-
-
-def _nothing(value: Any) -> bool:
-    return value is None or value == ""
+    return made.add(compact("costs", columns, rows, caption, folded=len(rows) > FOLD_AT)) if rows else made
 
 
 def _bytes(value: float | None) -> str:
@@ -155,9 +149,9 @@ def cells(facts: Facts) -> Section:
         ])  # fmt: skip
     caption = (
         f"Final: {METRIC} at the last step, mean over seeds, the headline. Best: the lowest evaluation of any seed, "
-        f"for orientation only. Interval: {1 - facts.plan.alpha:.4g}, of the mean. n: distinct seeds that finished. {MISSING}: no value."
+        f"for orientation only. Interval: {percent(1 - facts.plan.alpha)}, of the mean. n: distinct seeds that finished. {MISSING}: no value."
     )
-    return Section("Cells", "cells").add(Grid("cells", columns, rows, caption, folded=len(rows) > FOLD_AT))
+    return Section("Cells", "cells").add(compact("cells", columns, rows, caption, folded=len(rows) > FOLD_AT))
 
 
 def _plain_interval(value: Sequence[float] | None) -> str:
