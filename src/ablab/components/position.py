@@ -93,11 +93,7 @@ class RoPE(Position):
 def turn_complex(x: Tensor, tables: Tensor) -> Tensor:
     """Rotate pairs as complex numbers: the fastest form without a compiler."""
     pairs = (x if x.dtype in (torch.float32, torch.float64) else x.float()).unflatten(-1, (-1, 2))
-    return (
-        torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(tables))
-        .flatten(-2)
-        .to(x.dtype)
-    )
+    return torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(tables)).flatten(-2).to(x.dtype)
 
 
 def turn_real(x: Tensor, tables: Tensor) -> Tensor:
