@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ablab.data import TokenData
 from ablab.runfolder import read_metrics
@@ -42,9 +44,7 @@ class Cell:
 
     def train(self, name: str, cfg: DictConfig | None = None, **options: Any) -> Outcome:
         """Train in the folder `name`."""
-        return train(
-            self.cfg() if cfg is None else cfg, self.folder / name, options.pop("data", self.data), **options
-        )
+        return train(self.cfg() if cfg is None else cfg, self.folder / name, options.pop("data", self.data), **options)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Rows of metrics.jsonl without the columns of time."""
@@ -76,6 +76,24 @@ def poison(value: float) -> Callable[[torch.optim.Optimizer], None]:
                 p.data.fill_(value)
 
     return fill
+
+
+@contextmanager
+def after(steps: int, action: Callable[[torch.optim.Optimizer], None]) -> Iterator[None]:
+    """Call `action(optimizer)` right after the given number of optimiser steps from now."""
+    count = 0
+
+    def hook(optimizer: torch.optim.Optimizer, args: object, kwargs: object) -> None:
+        nonlocal count
+        count += 1
+        if count == steps:
+            action(optimizer)
+
+    handle = register_optimizer_step_post_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def kill(optimizer: torch.optim.Optimizer) -> None:
