@@ -16,10 +16,7 @@ ROOT = Path(__file__).parents[2]
 FAULTS = Path(__file__).parent / "faults"
 SECONDS = 180
 TEXT = "the quick brown fox jumps over the lazy dog\n" * 50
-TINY = (
-    "train.device=cpu model.d_model=32 model.n_layers=2 model.n_heads=2 model.context_length=16 data=text "
-    "data.path=tiny.txt train.batch_size=2 train.steps=6 train.eval_every=3 train.checkpoint_every=3 seed=1"
-).split()
+TINY = ["train.device=cpu", "model.d_model=32", "model.n_layers=2", "model.n_heads=2", "model.context_length=16", "data=text", "data.path=tiny.txt", "train.batch_size=2", "train.steps=6", "train.eval_every=3", "train.checkpoint_every=3", "seed=1"]
 SAFE_NAME = re.compile(r"[A-Za-z0-9._=+-]{1,100}")
 
 

@@ -112,3 +112,9 @@ def test_dashboard_serves_all_runs_with_their_settings(tmp_path: Path) -> None:
     assert b"<title>TensorBoard</title>" in page
     tags = json.load(urllib.request.urlopen(f"{url}/data/plugin/scalars/tags"))
     assert set(tags) == {"run-r1", "run-r2"} and "val/loss" in tags["run-r1"]
+    question = {"allowedStatuses": ["STATUS_SUCCESS"], "startIndex": 0, "sliceSize": 9, "colParams": []}
+    request = urllib.request.Request(
+        f"{url}/data/plugin/hparams/session_groups", json.dumps(question).encode(), {"Content-Type": "application/json"}
+    )
+    groups = json.load(urllib.request.urlopen(request))["sessionGroups"]
+    assert [group["hparams"] for group in groups] == [{"optimizer.lr": 1e-4, "seed": 0}] * 2

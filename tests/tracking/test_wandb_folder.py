@@ -73,10 +73,20 @@ def test_ids_that_begin_alike_and_the_latest_link_do_not_confuse(tmp_path: Path)
     assert wandb_folder.attempts(tmp_path, "a") == [mine]
 
 
+def test_only_the_refused_start_is_removed(tmp_path: Path) -> None:
+    known = attempt(tmp_path, "a", 1)
+    other = attempt(tmp_path, "b-a", 2, online=True)
+    alike = attempt(tmp_path, "a-1", 3, online=True)
+    refused = attempt(tmp_path, "a", 4, online=True)
+    bare = attempt(tmp_path, "a", 5, online=True)
+    (bare / "run-a.wandb").unlink()
+    wandb_folder.drop_new(tmp_path, "a", [known])
+    assert [path.exists() for path in (known, other, alike, refused, bare)] == [True, True, True, False, False]
+
+
 def test_second_attempt_of_the_same_second_is_found(tmp_path: Path) -> None:
     first = attempt(tmp_path, "a", 1)
     again = first.with_name(first.name + "-1")
-    first.joinpath("run-a.wandb").touch()
     again.mkdir()
     (again / "run-a.wandb").touch()
     assert wandb_folder.attempts(tmp_path, "a") == [first, again]
@@ -110,6 +120,8 @@ def test_printed_command_opens_all_runs_in_the_terminal_dashboard(tmp_path: Path
         until("-norm-rms", "-norm-layer", "val/loss", "norm=layer seed=0")
         os.write(master, b"\x1b[B")  # arrow down
         until("norm=rms seed=0")
+        os.write(master, b" ")
+        until("● offline-run")  # now both runs are drawn
         os.write(master, b"q")
         process.wait(10)
     finally:

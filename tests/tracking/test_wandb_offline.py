@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -36,6 +37,32 @@ def test_without_key_or_terminal_it_is_offline_and_says_how_to_upload(tmp_path: 
     assert f"wandb sync --yes {tmp_path}/wandb" in output and f"wandb leet {tmp_path}/wandb" in output
     assert len(only(tmp_path).history) == 4
     assert core_processes(process.pid) == []
+
+
+def test_offline_client_reports_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_ERROR_REPORTING")
+    sink = wandb_sink()
+    sink.start(info(tmp_path))
+    (process,) = core_processes(os.getpid())
+    arguments = subprocess.run(["ps", "-wwo", "args", "-p", str(process)], capture_output=True, text=True).stdout
+    sink.finish("finished", {})
+    assert "--no-observability" in arguments
+
+
+def test_preloaded_client_can_be_forked(tmp_path: Path) -> None:
+    code = RUN + (
+        "import os, threading, ablab.tracking.wandb_preload\n"
+        "assert threading.active_count() == 1\n"
+        "children = []\n"
+        "for run_id in ('a', 'b'):\n"
+        "    if (pid := os.fork()) == 0:\n"
+        "        track(wandb_sink(), info(runs_dir, run_id), range(3)); os._exit(0)\n"
+        "    children.append(pid)\n"
+        "print([os.waitpid(pid, 0)[1] for pid in children])"
+    )
+    output, _ = child(code, tmp_path).communicate(timeout=60)
+    assert output.endswith("[0, 0]\n"), output
+    assert {run.id: len(run.history) for run in map(read, files(tmp_path))} == {"a": 3, "b": 3}
 
 
 def test_config_keeps_its_types(tmp_path: Path) -> None:

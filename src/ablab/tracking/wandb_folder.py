@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ablab.errors import UsageError
 from ablab.tracking.names import safe_id
 
 log = logging.getLogger(__name__)
@@ -25,11 +30,24 @@ INCOMPLETE = "upload-incomplete"
 
 def attempts(runs_dir: Path, run_id: str) -> list[Path]:
     """Folders of one run, oldest first."""
-    found = (runs_dir / "wandb").glob(f"*run-*-{safe_id(run_id)}")
-    # The client adds `-1` to a folder of the same second; its file keeps the plain id.
-    again = (runs_dir / "wandb").glob(f"*run-*-{safe_id(run_id)}-[0-9]*")
-    every = [path for path in (*found, *again) if data_file(path, run_id).exists()]
+    return [path for path in _folders(runs_dir, run_id) if data_file(path, run_id).exists()]
+
+
+def _folders(runs_dir: Path, run_id: str) -> list[Path]:
+    folder = runs_dir / "wandb"
+    if not folder.is_dir():
+        return []
+    # The client adds `-1` to a second folder of the same second; its file keeps the plain id.
+    name = re.compile(rf"(offline-)?run-\d{{8}}_\d{{6}}-{re.escape(safe_id(run_id))}(-\d+)?")
+    every = [path for path in folder.iterdir() if name.fullmatch(path.name)]
     return sorted(every, key=lambda path: path.name.removeprefix("offline-"))
+
+
+def drop_new(runs_dir: Path, run_id: str, known: list[Path]) -> None:
+    """Remove what a start left that the server refused: it holds no rows."""
+    for path in _folders(runs_dir, run_id):
+        if path not in known and set(path.glob("*.wandb")) <= {data_file(path, run_id)}:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def data_file(attempt: Path, run_id: str) -> Path:
@@ -100,3 +118,17 @@ def how_to_upload(runs_dir: Path, run_ids: Iterable[str]) -> str | None:
     paths = " ".join(shlex.quote(str(path)) for path in held)
     online = "" if all(path.name.startswith("offline-") for path in held) else "--include-online "
     return f"wandb sync --yes {online}{paths}"
+
+
+def require_writable(folder: Path) -> None:
+    """Make `folder` and prove that a file can be written there. Raises `UsageError`.
+
+    The client would go on in the system's temporary folder, where nobody looks.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UsageError(f"runs_dir={folder.parent}: cannot write to {folder} ({reason})") from None

@@ -7,8 +7,6 @@ import logging
 import math
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +15,6 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from ablab import runfolder
-from ablab.errors import UsageError
 from ablab.tracking import names, wandb_folder
 from ablab.tracking.sink import RunInfo
 from ablab.tracking.wandb_mode import choose_mode, first_line
@@ -53,7 +50,9 @@ class WandbSink:
     # -- start -------------------------------------------------------------------------------------------
     def start(self, info: RunInfo) -> None:
         """Open the run; offline if there is no key or no server. Raises `UsageError` (folder, settings)."""
-        require_writable(info.runs_dir / "wandb")
+        wandb_folder.require_writable(info.runs_dir / "wandb")
+        # Else the client looks up its makers' address to report its own errors, offline too.
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb  # here: it takes half a second, and other trackers do not need it
 
         # What an earlier cell of this process left open would swallow this run's rows.
@@ -72,14 +71,15 @@ class WandbSink:
             except (wandb.errors.Error, TimeoutError) as error:
                 log.warning("W&B is offline: %s did not take the run (%s)", base_url, first_line(error))
                 self.mode = "offline"
-                wandb.teardown()
-                _drop_empty(set(wandb_folder.attempts(info.runs_dir, info.id)) - set(earlier))
+                with self._guard("stop the client"):
+                    wandb.teardown()
+                wandb_folder.drop_new(info.runs_dir, info.id, earlier)
                 wandb.setup(wandb.Settings(silent=True))
         if self._run is None:
-            if self.mode == "offline":
-                # The client would still report its own errors to its makers.
-                os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-            self._init(wandb, info, settings)
+            with self._guard("start"):
+                self._init(wandb, info, settings)
+        if self._run is None:
+            return
         self.folder = Path(self._run.settings.sync_dir) if self.mode != "disabled" else None
         self.url = self._run.url if self.mode == "online" else None
         # Before the metrics are defined: the client then forgets the minimum of a run that it resumes.
@@ -243,23 +243,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value
-
-
-def require_writable(folder: Path) -> None:
-    """Make `folder` and prove that a file can be written there. Raises `UsageError`.
-
-    The client would go on in the system's temporary folder, where nobody looks.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise UsageError(f"runs_dir={folder.parent}: cannot write to {folder} ({reason})") from None
-
-
-def _drop_empty(attempts: set[Path]) -> None:
-    """Remove the folders of a start that the server refused: they hold no rows."""
-    for attempt in attempts:
-        shutil.rmtree(attempt, ignore_errors=True)
