@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ablab.analysis.differ import parting, traits
-from ablab.analysis.levels import FOLDED, label, natural, text
+from ablab.analysis.levels import label, natural, text
 from ablab.analysis.plan import Cell, Plan
 from ablab.analysis.read import Run
 from ablab.errors import UsageError, unknown
@@ -91,45 +91,12 @@ class Table:
         return [row for row in self.rows if tuple(row.group.items()) == self.main]
 
 
-def fold(plan: Plan) -> None:
-    """Make one factor `norm+block` of norm and block where `identity` is among the norms (in place)."""
-    if not {"norm", "block"} <= set(plan.factors) or "identity" not in map(text, plan.factors["norm"]):
-        return
-
-    def merged(levels: dict[str, Any]) -> dict[str, Any]:
-        norm, block = text(levels["norm"]), text(levels["block"])
-        both = "identity" if norm == "identity" else f"{norm}+{block}"
-        return {
-            FOLDED if key == "norm" else key: both if key == "norm" else level
-            for key, level in levels.items()
-            if key != "block"
-        }
-
-    pairs = [
-        merged({"norm": norm, "block": block})[FOLDED]
-        for norm in plan.factors["norm"]
-        for block in plan.factors["block"]
-    ]
-    rest = {key: levels for key, levels in plan.factors.items() if key not in ("norm", "block")}
-    first = min(list(plan.factors).index(key) for key in ("norm", "block"))
-    keys = list(rest)
-    keys.insert(first, FOLDED)
-    plan.factors = {key: list(dict.fromkeys(pairs)) if key == FOLDED else rest[key] for key in keys}
-    plan.baseline = {key: merged(plan.baseline).get(key) for key in keys}
-    for cell in plan.cells:
-        levels = merged(cell.factors)
-        cell.factors = {key: levels[key] for key in keys}
-    if {"identity", "norm=identity"} & set(plan.unstable):
-        plan.unstable.append(f"{FOLDED}=identity")
-
-
 def assemble(plan: Plan, runs: Sequence[Run]) -> Table:
     """Gather runs into the cells of the plan.
 
     Of several runs for one cell and seed the newest finished one counts. Runs that differ in something that no
     factor names are kept in groups of their own. Tuned values are chosen on the selection seeds.
     """
-    fold(plan)
     by_name = {run.name: run for run in runs}
     entries = [Entry(cell, by_name.get(cell.folder or "")) for cell in plan.cells]
     warnings, excluded = _part(entries), []

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ablab.analysis.differ import differing
 from ablab.analysis.levels import group_key, label, natural, text
-from ablab.analysis.plan import load
+from ablab.analysis.load import load
 from ablab.analysis.read import Run
 from ablab.errors import UsageError
 

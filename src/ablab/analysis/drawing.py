@@ -31,7 +31,7 @@ def draw(facts: Facts, formats: Sequence[str]) -> dict[str, dict[str, bytes]]:
 
 def _figures(facts: Facts) -> dict[str, Figure | None]:
     rows, base, plan = facts.rows, facts.base, facts.plan
-    look = looks([row.label for row in facts.table.rows], base.label if base else None)
+    look = looks(_by_importance(facts), base.label if base else None)
     for row in rows:
         for run in row.runs:
             with_axes(run)
@@ -47,6 +47,12 @@ def _figures(facts: Facts) -> dict[str, Figure | None]:
         "rates": _rates(facts, key, look) if key else None,
         "interactions": figures.interactions(_pairs(facts, look)),
     }
+
+
+def _by_importance(facts: Facts) -> list[str]:
+    """Labels with the primary variants first, so that these get the colours that no other variant shares."""
+    primary = [item["label"] for item in facts.report["comparisons"] if item["primary"]]
+    return list(dict.fromkeys([*primary, *(row.label for row in facts.table.rows)]))
 
 
 def _compared(facts: Facts) -> list[dict[str, Any]]:

@@ -96,11 +96,12 @@ def curves(rows: Sequence[Row], look: Mapping[str, Look], x: str) -> Figure | No
     panels = [panel for panel in panels if any(len(run.points(panel[0], x)[0]) for row in rows for run in row.runs)]
     if not panels:
         return None
-    figure, axes = new(1, len(panels), 3.1)
+    figure, axes = new(1, len(panels), 3.1 + _legend_height(rows))
+    points = max(60, min(400, 3000 // len(rows)))  # many lines on one page need fewer points each
     for axis, (metric, title) in zip(axes[0], panels, strict=True):
         shown: list[np.ndarray] = []
         for row in rows:
-            shown += _curve(axis, row, look[row.label], metric, x, single=len(rows) <= MANY)
+            shown += _curve(axis, row, look[row.label], metric, x, single=len(rows) <= MANY, points=points)
         axis.set_title(title)
         axis.set_xlabel(names[x])
         axis.set_ylabel("nats per token")
@@ -109,11 +110,11 @@ def curves(rows: Sequence[Row], look: Mapping[str, Look], x: str) -> Figure | No
     return figure
 
 
-def _curve(axis: Axes, row: Row, look: Look, metric: str, x: str, single: bool) -> list[np.ndarray]:
+def _curve(axis: Axes, row: Row, look: Look, metric: str, x: str, single: bool, points: int) -> list[np.ndarray]:
     """Draw one variant; returns its drawn values, for the limits of the axis."""
     finished = row.finished
     drawn = []
-    if (mean := mean_curve(finished, metric, x)) is not None:
+    if (mean := mean_curve(finished, metric, x, points)) is not None:
         values = np.where(mean.mean > 0, mean.mean, np.nan)
         axis.plot(mean.x, values, color=look.colour, ls=look.dash, lw=1.5, label=row.label, zorder=3)
         drawn.append(values)
@@ -154,16 +155,38 @@ def _zoom(axis: Axes, drawn: Sequence[np.ndarray]) -> None:
             axis.yaxis.set_major_locator(MaxNLocator(6))
 
 
+def _named(rows: Sequence[Row]) -> list[str]:
+    """Names for a legend: labels, without the keys where there are too many to read."""
+    if len(rows) <= MANY:
+        return [row.label or "all runs" for row in rows]
+    return [
+        ", ".join(part.partition("=")[2] if part[0].isalpha() else part for part in row.label.split(","))
+        for row in rows
+    ]
+
+
+def _columns(names: Sequence[str], size: float) -> int:
+    """How many names stand beside each other under a figure."""
+    return max(1, min(len(names), int(8.5 * 118 / size / (max(map(len, names)) + 7))))
+
+
+def _legend_height(rows: Sequence[Row]) -> float:
+    """Inches that the legend takes beyond one line."""
+    names = _named(rows)
+    size = 8.0 if len(rows) <= MANY else 6.5
+    return (math.ceil(len(names) / _columns(names, size)) - 1) * size * 1.55 / 72
+
+
 def _legend(figure: Figure, rows: Sequence[Row], look: Mapping[str, Look], marker: bool = False) -> None:
     from matplotlib.lines import Line2D
 
+    names, size = _named(rows), 8.0 if len(rows) <= MANY else 6.5
     handles = [
-        Line2D([], [], color=look[row.label].colour, ls=look[row.label].dash, lw=1.8, label=row.label,
+        Line2D([], [], color=look[row.label].colour, ls=look[row.label].dash, lw=1.8, label=name,
                marker=look[row.label].marker if marker else None, ms=4.5)
-        for row in rows
+        for row, name in zip(rows, names, strict=True)
     ]  # fmt: skip
-    widest = max(len(row.label) for row in rows)
-    figure.legend(handles=handles, loc="outside lower center", ncols=max(1, min(len(rows), int(110 / (widest + 6)))))
+    figure.legend(handles=handles, loc="outside lower center", ncols=_columns(names, size), fontsize=size)
 
 
 def difference_curves(rows: Sequence[Row], base: Row, look: Mapping[str, Look], margin: float) -> Figure | None:
@@ -179,7 +202,7 @@ def difference_curves(rows: Sequence[Row], base: Row, look: Mapping[str, Look], 
                 found.append((row, series))
     if not found:
         return None
-    figure, axes = new(1, 1, 3.0)
+    figure, axes = new(1, 1, 3.0 + _legend_height([row for row, _ in found]))
     axis: Axes = axes[0, 0]
     axis.axhspan(-margin, margin, color=BAND, lw=0, zorder=0)
     axis.axhline(0, color=BASELINE, lw=0.9)
@@ -267,7 +290,7 @@ def slopes(rows: Sequence[Row], look: Mapping[str, Look]) -> Figure | None:
     seeds = sorted({seed for row in rows for seed in row.values})
     if len(rows) < 2 or len(seeds) < 2:
         return None
-    figure, axes = new(1, 1, 3.1)
+    figure, axes = new(1, 1, 3.1 + (_legend_height(rows) if len(rows) > 6 else 0.0))
     axis: Axes = axes[0, 0]
     for seed in seeds:
         values = [row.values.get(seed, np.nan) for row in rows]

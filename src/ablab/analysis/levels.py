@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 Level = str | float | int | bool | None
@@ -99,3 +99,19 @@ def finite(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if math.isfinite(value) else None
+
+
+def spans(numbers: Collection[int]) -> str:
+    """`0–4, 7`: whole numbers, runs of three or more of them drawn together."""
+    parts: list[str] = []
+    block: list[int] = []
+    for number in [*sorted(numbers), None]:
+        if block and number == block[-1] + 1:
+            block.append(number)  # type: ignore[arg-type]
+            continue
+        if len(block) >= 3:
+            parts.append(f"{block[0]}–{block[-1]}")
+        else:
+            parts += map(str, block)
+        block = [number] if number is not None else []
+    return ", ".join(parts)

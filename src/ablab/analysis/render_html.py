@@ -46,7 +46,7 @@ summary{cursor:pointer;color:var(--accent);font-size:.92rem}
 .better{color:#00533b;background:#e3f4ec;border-color:#8fcbb3}.worse{color:#8a2f00;background:#fdeade;border-color:#eab08c}
 .equivalent{color:#0b4a7d;background:#e4f0fa;border-color:#9cc3e4}.inconclusive{color:#4d5560;background:#f0f2f4;border-color:#c5ccd3}
 @media (max-width:640px){body{font-size:15px}main{padding:1.1rem .9rem 3rem}h1{font-size:1.35rem}figure svg{min-width:34rem}figure.small svg{min-width:0}}
-@media print{main{max-width:none;padding:0}body{font-size:10pt}nav,summary{display:none}.table,figure .wide{overflow:visible}table{font-size:7.5pt}h2{break-after:avoid}tr{break-inside:avoid}a{color:inherit}}
+@media print{main{max-width:none;padding:0}body{font-size:10pt}nav,summary{display:none}details::details-content{content-visibility:visible;display:block;height:auto}.table,figure .wide{overflow:visible}table{font-size:7.5pt}h2{break-after:avoid}tr{break-inside:avoid}a{color:inherit}}
 """
 SCALE = 1.75  # pixels of the page per point of a figure
 _TAGS = ("better", "worse", "equivalent", "inconclusive")

@@ -12,7 +12,7 @@ from typing import Any
 
 from ablab.analysis.cells import override_baseline
 from ablab.analysis.facts import Facts, gather
-from ablab.analysis.plan import load
+from ablab.analysis.load import load
 from ablab.analysis.read import is_study
 from ablab.analysis.verify import SOURCE, source_text, verify
 from ablab.errors import UsageError

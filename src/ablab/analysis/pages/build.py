@@ -7,7 +7,7 @@ from collections.abc import Collection
 from ablab.analysis.cells import METRIC
 from ablab.analysis.document import Document, listed
 from ablab.analysis.facts import Facts
-from ablab.analysis.levels import text
+from ablab.analysis.levels import spans, text
 from ablab.analysis.pages import effects, first, noise, runs, swaps, verdicts
 from ablab.analysis.pages import tuning as tuned
 
@@ -41,6 +41,8 @@ def title(facts: Facts) -> str:
     asked = [f"{key} ({' or '.join(map(text, levels))})" for key, levels in plan.factors.items()]
     if not asked:
         return f"Study {plan.name}" if plan.name else "Ablation report"
+    if sum(map(len, asked)) > 90:
+        asked = list(plan.factors)
     return f"{'What do' if len(asked) > 1 else 'What does'} {listed(asked)} do to the final validation loss?"
 
 
@@ -55,19 +57,3 @@ def subtitle(facts: Facts) -> str:
     parts.append(f"{finished} of {planned} planned runs count")
     parts += [seeds, f"{METRIC} in nats per token, lower is better"]
     return " · ".join(parts)
-
-
-def spans(numbers: Collection[int]) -> str:
-    """`0–4, 7`: whole numbers, runs of three or more of them drawn together."""
-    parts: list[str] = []
-    block: list[int] = []
-    for number in [*sorted(numbers), None]:
-        if block and number == block[-1] + 1:
-            block.append(number)  # type: ignore[arg-type]
-            continue
-        if len(block) >= 3:
-            parts.append(f"{block[0]}–{block[-1]}")
-        else:
-            parts += map(str, block)
-        block = [number] if number is not None else []
-    return ", ".join(parts)

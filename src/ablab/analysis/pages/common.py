@@ -10,7 +10,7 @@ from ablab.analysis.document import Picture
 from ablab.analysis.levels import finite
 from ablab.analysis.read import Run
 
-FOLD_AT = 40
+FOLD_AT = 24
 
 
 def figure(pictures: Collection[str], name: str, caption: str) -> Picture | None:

@@ -9,7 +9,7 @@ from ablab.analysis import words
 from ablab.analysis.cells import Row
 from ablab.analysis.document import Items, Section, Text, listed, percent
 from ablab.analysis.facts import Facts
-from ablab.analysis.levels import label, text
+from ablab.analysis.levels import label, spans, text
 from ablab.analysis.pages.common import figure
 from ablab.analysis.pages.oneseed import one_seed
 
@@ -104,7 +104,7 @@ def declared(facts: Facts) -> Section:
     if plan.baseline:
         lines.append(f"Baseline: `{label(plan.baseline)}`")
     kind = {"factorial": "full factorial", "one_at_a_time": "one factor at a time"}.get(plan.design, plan.design)
-    lines.append(f"Design: {kind}, {len(facts.table.rows)} variants, seeds {', '.join(map(str, plan.seeds))}")
+    lines.append(f"Design: {kind}, {len(facts.table.rows)} variants, seeds {spans(plan.seeds)}")
     if plan.nuisance:
         where = (
             f"chosen on seeds {', '.join(map(str, plan.selection_seeds))}, reported on the others"

@@ -29,6 +29,7 @@ from ablab.analysis.facts import Facts
 from ablab.analysis.levels import text
 from ablab.analysis.pages.common import FOLD_AT, cost, shown, tokens
 from ablab.analysis.read import Run
+from ablab.analysis.spikes import score
 
 
 def section(facts: Facts) -> Section:
@@ -120,17 +121,9 @@ def per_parameter(row: Row) -> float | None:
 
 def spikes(runs: Sequence[Run], metric: str) -> float | None:
     """Mean spike score over runs, in per cent."""
-    from ablab.analysis.stats.curves import spike_score
-
-    series = [run.history[metric] for run in runs if metric in run.history]
-    scores = [spike_score(values[1:] if run_starts_empty(values) else values) for values in series]
+    scores = [score(run.history[metric]) for run in runs if metric in run.history]
     known = [value for value in scores if value is not None]
     return float(np.mean(known)) if known else None
-
-
-def run_starts_empty(values: np.ndarray) -> bool:
-    """Whether the first row, that of step 0, has no value because nothing was trained yet."""
-    return bool(len(values)) and bool(np.isnan(values[0]))
 
 
 def cells(facts: Facts) -> Section:
