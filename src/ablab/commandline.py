@@ -67,7 +67,7 @@ def prepare(typed: Sequence[str], *, multirun: bool) -> Command:
         overrides.append(_wrap(override, text, multirun))
     sweeping = [key for key in swept if key not in ACTIONS]
     if sweeping and not multirun and experiment is None:
-        bad = next(t for t in typed if t.partition("=")[0] == sweeping[0])
+        bad = next(t for t in reversed(typed) if t.partition("=")[0] == sweeping[0])
         raise UsageError(f"{bad} names several values: add -m to train each of them (python run.py -m ...)")
     return Command(tuple(overrides), tuple(typed), tuple(sweeping), frozenset(explicit), experiment)
 
@@ -140,7 +140,7 @@ def _check_options(override: Override) -> None:
     else:
         names = [override.get_value_element_as_str()]
     for name in names:
-        if group in FILE_GROUPS and name not in group_options(group):
+        if group in FILE_GROUPS and name not in group_options(group) and name not in NOTHING:
             continue  # may live in a folder given by --config-dir; Hydra knows
         if name not in group_options(group):
             hint = "; did you mean none?" if name in NOTHING and "none" in group_options(group) else ""

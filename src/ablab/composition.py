@@ -91,8 +91,9 @@ def finish(cfg: DictConfig, explicit: frozenset[str] = frozenset()) -> DictConfi
 def _one_budget(train: dict[str, Any], explicit: frozenset[str]) -> None:
     """A budget set by hand replaces the number of steps that the scale brings."""
     others = [b for b in BUDGETS[1:] if train[b] is not None]
-    if len(others) > 1 or (others and "train.steps" in explicit):
-        pair = ["steps", *others] if "train.steps" in explicit else others
+    typed = "train.steps" in explicit and train["steps"] is not None
+    if len(others) > 1 or (others and typed):
+        pair = ["steps", *others] if typed else others
         raise UsageError("set one budget, not several: " + ", ".join(f"train.{b}" for b in pair))
     if others:
         train["steps"] = None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -22,6 +24,12 @@ def validate(cfg: DictConfig) -> None:
             _check(f"tracker.{item.name}", cfg.tracker.get(item.name), dict(item.metadata))
     _finite(cfg)
     _heads(cfg)
+    if cfg.study.name is not None and not re.fullmatch(r"[A-Za-z0-9_=+-][A-Za-z0-9._=+-]{0,99}", cfg.study.name):
+        raise UsageError(
+            f"study.name={cfg.study.name} cannot name a folder: use up to 100 of A-Z a-z 0-9 . _ = + -, not . first"
+        )
+    if cfg.train.resume_from and not Path(cfg.train.resume_from).expanduser().exists():
+        raise UsageError(f"train.resume_from={cfg.train.resume_from}: no such file or folder")
     if cfg.choices.data == "text" and not cfg.data.path:
         raise UsageError("data=text needs data.path=FILE_OR_FOLDER")
     if cfg.choices.data != "text" and cfg.data.path:

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,11 @@ ROOT = Path(__file__).parents[2]
 FAULTS = Path(__file__).parent / "faults"
 SECONDS = 180
 TEXT = "the quick brown fox jumps over the lazy dog\n" * 50
-TINY = ["train.device=cpu", "model.d_model=32", "model.n_layers=2", "model.n_heads=2", "model.context_length=16", "data=text", "data.path=tiny.txt", "train.batch_size=2", "train.steps=6", "train.eval_every=3", "train.checkpoint_every=3", "seed=1"]
+TINY = [
+    "train.device=cpu", "model.d_model=32", "model.n_layers=2", "model.n_heads=2", "model.context_length=16",
+    "data=text", "data.path=tiny.txt", "train.batch_size=2", "train.steps=6", "train.eval_every=3",
+    "train.checkpoint_every=3", "seed=1",
+]  # fmt: skip
 SAFE_NAME = re.compile(r"[A-Za-z0-9._=+-]{1,100}")
 
 
@@ -140,8 +143,3 @@ def alive(group: int) -> list[str]:
     listing = subprocess.run(["ps", "-eo", "pgid,stat,args"], capture_output=True, text=True, check=True).stdout
     lines = [line.split(None, 2) for line in listing.splitlines()[1:]]
     return [args for pgid, stat, args in lines if int(pgid) == group and not stat.startswith("Z")]
-
-
-def words_of(text: str | Sequence[str]) -> list[str]:
-    """Words of a command given as one string or as a list."""
-    return text.split() if isinstance(text, str) else list(text)

@@ -6,9 +6,9 @@ import dataclasses
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
-from .. import catalog
+from .. import catalog, registry
 from ..costs import costs
 from ..errors import UsageError
 from ..training.device import resolve_device
@@ -33,9 +33,18 @@ def model_facts(configs: list[tuple[dict[str, Any], int]]) -> list[dict[str, Any
         cfg = OmegaConf.create(config)
         try:
             found.append(dataclasses.asdict(costs(cfg, vocab_size)))
+            _try_rates(cfg)
         except UsageError:
             raise
         except (ValueError, TypeError) as error:
             chosen = " ".join(f"{slot}={name}" for slot, name in cfg.choices.items())
             raise UsageError(f"this model cannot be built ({chosen}): {type(error).__name__}: {error}") from error
     return found
+
+
+def _try_rates(cfg: DictConfig) -> None:
+    """Make the optimiser and the schedule once, so that an option out of range is found now and not in the cell."""
+    registry.get("optimizer", cfg.choices.optimizer)(
+        [{"params": [torch.nn.Parameter(torch.zeros(1))]}], **OmegaConf.to_container(cfg.optimizer)
+    )
+    registry.get("schedule", cfg.choices.schedule)(10**9, **OmegaConf.to_container(cfg.schedule))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -115,19 +116,21 @@ def study_name(swept: Sequence[str], fixed: Sequence[str]) -> str:
     return f"{words[:80]}-{digest}"
 
 
-def declare(plan: Plan) -> dict[str, Any]:
+def declare(plan: Plan, *, write: bool = True) -> dict[str, Any]:
     """Write study.json before the first step: a new study, or an old one with this command's cells added.
 
     What was declared stays: cells keep their index, a cell whose source or data changed points to its new run and
-    lists the old one, cells that are new are recorded as an addition with its time.
+    lists the old one, cells that are new are recorded as an addition with its time. Without `write` the cells only get
+    the index that they have or would have there.
     """
     path = plan.folder / runfolder.STUDY
     locks = plan.runs_dir / ".cache" / "locks"
-    locks.mkdir(parents=True, exist_ok=True)
-    with FileLock(locks / f"study-{plan.study}.lock"):
+    if write:
+        locks.mkdir(parents=True, exist_ok=True)
+    with FileLock(locks / f"study-{plan.study}.lock") if write else nullcontext():
         old = runfolder.read_json(path)
         new = _merged(old, plan) if old else _first(plan)
-        if new != old:
+        if write and new != old:
             runfolder.write_json_atomic(path, new)
     numbers = {record["run"]: record["index"] for record in new["cells"]}
     for cell in plan.cells:

@@ -217,6 +217,7 @@ class Session:
         """Print the plan; train nothing."""
         from .planner import show
 
+        declare(plan, write=False)
         self.treatments(plan)
         variants = {cell.label: cell for cell in plan.cells}
         asked = [(_plain(cell.cfg), str(self.data[_data_key(cell)].folder)) for cell in variants.values()]
@@ -227,6 +228,7 @@ class Session:
 
     def show_status(self, plan: Plan) -> int:
         """Print what is done and what is missing; train nothing."""
+        declare(plan, write=False)
         self.console.print(closing.cells_table(plan))
         states = [runfolder.state(plan.run_dir(cell)) for cell in plan.cells]
         done = sum(state in runfolder.OUTCOMES for state in states)
@@ -237,13 +239,12 @@ class Session:
         """Train what is missing and close the study."""
         begun = time.monotonic()
         actions = plan.cells[0].cfg
+        declare(plan, write=False)
+        if actions.cell is not None and actions.cell not in (cell.index for cell in plan.cells):
+            raise UsageError(f"cell={actions.cell}: this command's cells are {_numbers(plan)}")
         self.treatments(plan)
         study = declare(plan)
-        asked = plan.cells
-        if actions.cell is not None:
-            asked = [cell for cell in plan.cells if cell.index == actions.cell]
-            if not asked:
-                raise UsageError(f"cell={actions.cell}: this command's cells are {_numbers(plan)}")
+        asked = [cell for cell in plan.cells if actions.cell in (None, cell.index)]
         if actions.fresh:
             self._set_aside(plan, asked)
             study = declare(plan)  # the tracker gets new ids for them
