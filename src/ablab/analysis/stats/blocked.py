@@ -11,14 +11,14 @@ from scipy import stats
 
 from . import sums
 from .dunnett import dunnett_critical, dunnett_sf
-from .paired import t_ratio
+from .paired import subtract, t_ratio
 
 Array = NDArray[np.float64]
 
 BASELINE_BOUND = 0.25
 """Upper-tail probability at which the baseline counts as noisier than the arms."""
 ARM_BOUND = 0.2
-ARM_BOUND_THREE_SEEDS = 0.001
+ARM_BOUND_THREE_SEEDS = 0.0001
 """Upper-tail probability, divided by the number of arms, at which one arm counts as noisier than the rest.
 
 Two degrees of freedom cannot tell a noisy arm from a lucky one, and a loose bound then gives a false verdict
@@ -68,7 +68,7 @@ def blocked_dunnett(baseline: ArrayLike, arms: ArrayLike, alpha: float = 0.05) -
     base, others = np.asarray(baseline, dtype=np.float64), np.atleast_2d(np.asarray(arms, dtype=np.float64))
     m, n = others.shape
     df = m * (n - 1)
-    d = others - base
+    d = subtract(others, base)
     difference = np.array([sums.mean(row) for row in d])
     spread = np.array([sums.std(row) for row in d])
     mse = additive_mse(np.vstack([base, others]))
@@ -122,6 +122,7 @@ def spread_check(baseline: ArrayLike, arms: ArrayLike) -> Spread:
     if k < 3:
         return Spread(1.0, math.inf, 1.0, math.inf, 0)
     rest = _residuals(table)
+    rest[np.abs(rest) <= 8 * np.finfo(np.float64).eps * np.abs(table).max()] = 0.0  # rounding is no noise
     own = (rest * rest).sum(axis=1) * k / (k - 1)
     other = np.maximum(rest.ravel() @ rest.ravel() - own, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from statsmodels.stats.multitest import multipletests
 
 Array = NDArray[np.float64]
 
 
 def holm(p: ArrayLike) -> Array:
-    """Holm's (1979) step-down adjusted p-values of (m,) p-values: family-wise error."""
+    """Holm's (1979) step-down adjusted p-values of (m,) p-values: family-wise error.
+
+    Sorted upwards, p_(i) times (m - i + 1), made monotone from the smallest on, at most 1.
+    """
     values = np.asarray(p, dtype=np.float64)
-    return values.copy() if values.size == 0 else np.asarray(multipletests(values, method="holm")[1])
+    order = np.argsort(values, kind="stable")
+    steps = values[order] * (values.size - np.arange(values.size))
+    return _unsort(np.minimum(np.maximum.accumulate(steps), 1.0), order)
 
 
 def benjamini_hochberg(p: ArrayLike) -> Array:
-    """Benjamini and Hochberg's (1995) adjusted p-values of (m,) p-values: false discovery rate."""
+    """Benjamini and Hochberg's (1995) adjusted p-values of (m,) p-values: false discovery rate.
+
+    Sorted upwards, p_(i) times m / i, made monotone from the largest on, at most 1.
+    """
     values = np.asarray(p, dtype=np.float64)
-    return values.copy() if values.size == 0 else np.asarray(multipletests(values, method="fdr_bh")[1])
+    order = np.argsort(values, kind="stable")
+    steps = values[order] * values.size / (1 + np.arange(values.size))
+    return _unsort(np.minimum(np.minimum.accumulate(steps[::-1])[::-1], 1.0), order)
 
 
 def holm_levels(p: ArrayLike, alpha: float) -> Array:
@@ -34,9 +43,7 @@ def holm_levels(p: ArrayLike, alpha: float) -> Array:
     failed = np.flatnonzero(values[order] > steps)
     if failed.size:
         steps[failed[0] :] = steps[failed[0]]
-    levels = np.empty(m)
-    levels[order] = steps
-    return levels
+    return _unsort(steps, order)
 
 
 def bh_level(p: ArrayLike, alpha: float) -> float:
@@ -47,3 +54,9 @@ def bh_level(p: ArrayLike, alpha: float) -> float:
     values = np.asarray(p, dtype=np.float64)
     found = int((benjamini_hochberg(values) <= alpha).sum())
     return alpha * max(found, 1) / max(values.size, 1)
+
+
+def _unsort(values: Array, order: NDArray[np.intp]) -> Array:
+    out = np.empty_like(values)
+    out[order] = values
+    return out

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from . import sums
@@ -41,7 +41,7 @@ def pairs(runs: pd.DataFrame, label: str, baseline: str) -> Pairs:
     """Differences d_s = loss(label, s) - loss(baseline, s) over the seeds that both finished."""
     both = pd.concat([losses(runs, label), losses(runs, baseline)], axis=1, join="inner").dropna().sort_index()
     variant, base = both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy()
-    d = variant - base
+    d = subtract(variant, base)
     return Pairs(
         label,
         baseline,
@@ -51,6 +51,16 @@ def pairs(runs: pd.DataFrame, label: str, baseline: str) -> Pairs:
         sums.std(d),
         correlation(variant, base),
     )
+
+
+def subtract(variant: ArrayLike, baseline: ArrayLike) -> NDArray[np.float64]:
+    """variant - baseline, with differences of a few units in the last place taken as 0.
+
+    Rounding alone would otherwise give differences that are tiny, all equal and therefore "significant".
+    """
+    x, y = np.asarray(variant, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
+    d = x - y
+    return np.where(np.abs(d) <= 8 * np.finfo(np.float64).eps * np.maximum(np.abs(x), np.abs(y)), 0.0, d)
 
 
 @dataclass(frozen=True)

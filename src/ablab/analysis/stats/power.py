@@ -14,18 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from .dunnett import dunnett_critical
+from .dunnett import dunnett_critical, gauss
 
 Array = NDArray[np.float64]
 MAX_SEEDS = 10_000
 POWER = 0.8
+FINE, COARSE = 400, 96  # quadrature nodes in one dimension and in each of two
 
 
 @lru_cache(maxsize=512)
-def _chi2_nodes(df: int, count: int = 96) -> tuple[Array, Array]:
+def _chi2_nodes(df: int, count: int) -> tuple[Array, Array]:
     """Nodes and weights of chi-square on `df`: Gauss-Legendre in the square root of chi, dense near 0."""
     low, high = stats.chi.ppf(1e-16, df), stats.chi.isf(1e-16, df)
-    x, w = np.polynomial.legendre.leggauss(count)
+    x, w = gauss(count)
     u = (x + 1) / 2
     chi = low + (high - low) * u**2
     weight = w * u * stats.chi.pdf(chi, df)
@@ -39,7 +40,7 @@ def _outside(shift: float, reach: Array) -> Array:
 
 def t_power(effect: float, n: int, critical: float) -> float:
     """Power of a paired t test on n pairs, two-sided at `critical`; `effect` in units of sd(d)."""
-    x, w = _chi2_nodes(n - 1)
+    x, w = _chi2_nodes(n - 1, FINE)
     return float(w @ _outside(effect * math.sqrt(n), critical * np.sqrt(x / (n - 1))))
 
 
@@ -52,8 +53,8 @@ def dunnett_power(effect: float, n: int, comparisons: int, critical: float) -> f
     """
     if comparisons == 1:
         return t_power(effect, n, critical)
-    a, wa = _chi2_nodes(n - 1)
-    r, wr = _chi2_nodes((comparisons - 1) * (n - 1))
+    a, wa = _chi2_nodes(n - 1, COARSE)
+    r, wr = _chi2_nodes((comparisons - 1) * (n - 1), COARSE)
     own = a[:, None] / (n - 1)
     pooled = (a[:, None] + r) / (comparisons * (n - 1))
     inside = _outside(effect * math.sqrt(n), critical * np.sqrt(np.maximum(own, pooled)))
@@ -71,11 +72,15 @@ def mde_factor(
     """
     if n < 2:
         return math.inf
+    return _solve(lambda e: effect_power(e, n, alpha, comparisons, method) - power)
+
+
+def effect_power(effect: float, n: int, alpha: float, comparisons: int, method: str) -> float:
+    """Power for one comparison of a family, `effect` in units of sd(d); arguments as in `mde_factor`."""
     if method == "dunnett" and comparisons > 1:
-        c = dunnett_critical(alpha, comparisons, comparisons * (n - 1))
-        return _solve(lambda e: dunnett_power(e, n, comparisons, c) - power)
-    c = float(stats.t.isf(alpha / 2 / comparisons, n - 1))
-    return _solve(lambda e: t_power(e, n, c) - power)
+        critical = dunnett_critical(alpha, comparisons, comparisons * (n - 1))
+        return dunnett_power(abs(effect), n, comparisons, critical)
+    return t_power(abs(effect), n, float(stats.t.isf(alpha / 2 / comparisons, n - 1)))
 
 
 def _solve(gap: Callable[[float], float]) -> float:
@@ -104,10 +109,10 @@ def equivalence_power(
     if std_difference == 0:
         return 1.0
     bound = margin / std_difference * math.sqrt(n)
-    a, wa = _chi2_nodes(n - 1)
+    a, wa = _chi2_nodes(n - 1, COARSE)
     if method == "dunnett" and comparisons > 1:
         c = dunnett_critical(2 * alpha, comparisons, comparisons * (n - 1))
-        r, wr = _chi2_nodes((comparisons - 1) * (n - 1))
+        r, wr = _chi2_nodes((comparisons - 1) * (n - 1), COARSE)
         scale = np.maximum(a[:, None] / (n - 1), (a[:, None] + r) / (comparisons * (n - 1)))
     else:
         c = float(stats.t.isf(alpha / comparisons, n - 1))
@@ -147,20 +152,18 @@ def n_needed(
 ) -> int | None:
     """Seeds (>= 3) that would settle a comparison with probability `power`, or None above MAX_SEEDS.
 
-    Settled: a true effect as large as `difference` is found, or, when it is 0, equivalence within +-margin is
-    shown; whichever takes fewer seeds. The spread is taken as `std_difference`. Equivalence counts only where
-    `difference` itself lies within the margin.
+    Settled: an effect as large as `difference` is found, or, where `difference` lies within the margin,
+    equivalence is shown for a true difference that leaves as much room; whichever takes fewer seeds. The spread
+    is taken as `std_difference`.
     """
     if not (math.isfinite(difference) and math.isfinite(std_difference)):
         return None
+    spread, room = max(std_difference, 1e-300), margin - abs(difference)
 
     def enough(n: int) -> bool:
-        if mde_factor(n, alpha, comparisons, method, power) * std_difference <= abs(difference) != 0:
+        if difference != 0 and effect_power(difference / spread, n, alpha, comparisons, method) >= power:
             return True
-        near = margin > 0 and abs(difference) < margin
-        return (
-            near and equivalence_power(std_difference, n, margin - abs(difference), alpha, comparisons, method) >= power
-        )
+        return room > 0 and equivalence_power(std_difference, n, room, alpha, comparisons, method) >= power
 
     high = 3
     while not enough(high):
