@@ -18,6 +18,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
             monkeypatch.delenv(name)
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.chdir(folder)  # the client's commands write their logs where they are called
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # nobody listens there
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
     yield folder

@@ -29,6 +29,10 @@ def test_unknown_choice_lists_the_choices() -> None:
         ({"init_timeout": "soon"}, "tracker.init_timeout=soon"),
         ({"flush_interval": True}, "tracker.flush_interval=True"),
         ({"project": "a/b"}, "tracker.project=a/b"),
+        ({"project": "p" * 129}, "tracker.project=p.*128 characters"),
+        ({"project": None}, "tracker.project=None"),
+        ({"project": ""}, "tracker.project="),
+        ({"entity": "me/team"}, "tracker.entity=me/team"),
         ({"projet": "p"}, "tracker.projet.*tracker.project"),
     ],
 )

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.tracking import child, core_processes, info, keep, row, shell, track, wandb_sink
@@ -120,6 +121,21 @@ def test_no_server_at_the_start_means_offline_and_says_so(
     assert "W&B is offline" in caplog.text and server.url in caplog.text
     assert [path.parent.name.startswith("offline-run-") for path in files(tmp_path)] == [True]
     assert closing_lines("wandb", tmp_path, ["r1"])[1].endswith(f"wandb sync --yes {tmp_path}/wandb")
+
+
+def test_server_that_refuses_the_run_means_offline_and_says_so(
+    tmp_path: Path, server: WandbServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(variables: dict[str, Any], base: str) -> dict[str, Any]:
+        raise ValueError("permission denied")
+
+    monkeypatch.setattr(server, "on_UpsertBucket", refuse)
+    sink = wandb_sink(mode="online")
+    track(sink, info(tmp_path), range(3))
+    assert sink.mode == "offline" and "did not take the run" in caplog.text
+    assert {entry.split(":")[0] for entry in server.rejected} == {"UpsertBucket"}
+    server.rejected.clear()
+    assert [path.parent.name.startswith("offline-run-") for path in files(tmp_path)] == [True]
 
 
 def outage(server: WandbServer, trouble: str) -> Callable[[], None]:

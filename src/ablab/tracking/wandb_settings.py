@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ablab.errors import UsageError, unknown
+from ablab.tracking.names import PROJECT_LIMIT
 
 MODES = ("auto", "online", "offline")
 
@@ -35,8 +37,13 @@ class WandbOptions:
         options = cls(**{str(key): value for key, value in cfg.items()})
         if options.mode not in MODES:
             raise UsageError(f"tracker.mode={options.mode}: choose one of {', '.join(MODES)}")
-        if not options.project or set(str(options.project)) & set("/\\#?%:"):
-            raise UsageError(f"tracker.project={options.project}: a name without / \\ # ? % : is needed")
+        for name, optional in (("project", False), ("entity", True)):
+            value = getattr(options, name)
+            if value is None and optional:
+                continue
+            if not isinstance(value, str) or not re.fullmatch(rf"[^/\\#?%:]{{1,{PROJECT_LIMIT}}}", value):
+                needed = f"1 to {PROJECT_LIMIT} characters without / \\ # ? % :"
+                raise UsageError(f"tracker.{name}={value}: a name of {needed} is needed")
         for name in ("init_timeout", "finish_timeout", "flush_interval"):
             value = getattr(options, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 3600:
