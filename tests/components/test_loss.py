@@ -72,3 +72,21 @@ def test_a_frozen_head_gets_no_gradient():
     hidden, targets = inputs()
     summed_loss(hidden, head, targets, 4 * VOCAB).backward()
     assert head.weight.grad is None and hidden.grad.abs().max() > 0
+
+
+def test_a_large_vocabulary_is_worked_through_in_pieces_without_being_asked():
+    head = Untied(70_000, 4).head
+    hidden, targets = torch.randn(150, 4, requires_grad=True), torch.randint(70_000, (150,))
+    most = []
+    whole = torch.nn.functional.linear
+
+    def spy(x, weight):
+        most.append(len(x))
+        return whole(x, weight)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(F, "linear", spy)
+        loss = summed_loss(hidden, head, targets)
+    assert sum(most) == 150 and max(most) * 70_000 <= 2**22
+    want = F.cross_entropy(hidden @ head.weight.T, targets, reduction="sum")
+    torch.testing.assert_close(loss, want, rtol=1e-5, atol=0)
