@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import signal
+import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -100,21 +102,38 @@ def test_unknown_key_is_refused() -> None:
         make_sinks("tensorboard", {"mode": "offline"})
 
 
-def test_dashboard_serves_all_runs_with_their_settings(tmp_path: Path) -> None:
-    """TensorBoard itself, through its own server."""
+def ask(url: str, question: object = None) -> Any:
+    """JSON from one of the dashboard's addresses, POSTed to where there is a question."""
+    body = None if question is None else json.dumps(question).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request, timeout=30))
+
+
+def rendered(url: str, profile: Path) -> str | None:
+    """The page as a headless browser shows it, or None on a machine without one."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    found = [path for path in map(shutil.which, names) if path]
+    if not found:
+        return None
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
+    options += ["--window-size=1600,2400", "--virtual-time-budget=40000", "--dump-dom", url]
+    return subprocess.run([found[0], *options], capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def test_dashboard_shows_all_runs_with_their_settings(tmp_path: Path) -> None:
+    """TensorBoard itself: its server and, where there is a browser, its page."""
     for run_id in ("r1", "r2"):
         track(sink(), info(tmp_path, run_id), range(4))
     folder = closing_lines("tensorboard", tmp_path, ["r1"])[0].split("--logdir ")[1]
     board = program.TensorBoard(plugins=default.get_plugins())
-    board.configure(argv=[None, "--logdir", folder, "--reload_interval", "0", "--load_fast", "false", "--port", "0"])
+    quick = ["--reload_interval", "0", "--load_fast", "false"]
+    board.configure(argv=[None, "--logdir", folder, "--port", "0", *quick])
     url = board.launch().rstrip("/").replace("localhost", "127.0.0.1")
-    page = urllib.request.urlopen(f"{url}/").read()
-    assert b"<title>TensorBoard</title>" in page
-    tags = json.load(urllib.request.urlopen(f"{url}/data/plugin/scalars/tags"))
+    tags = ask(f"{url}/data/plugin/scalars/tags")
     assert set(tags) == {"run-r1", "run-r2"} and "val/loss" in tags["run-r1"]
     question = {"allowedStatuses": ["STATUS_SUCCESS"], "startIndex": 0, "sliceSize": 9, "colParams": []}
-    request = urllib.request.Request(
-        f"{url}/data/plugin/hparams/session_groups", json.dumps(question).encode(), {"Content-Type": "application/json"}
-    )
-    groups = json.load(urllib.request.urlopen(request))["sessionGroups"]
+    groups = ask(f"{url}/data/plugin/hparams/session_groups", question)["sessionGroups"]
     assert [group["hparams"] for group in groups] == [{"optimizer.lr": 1e-4, "seed": 0}] * 2
+    page = rendered(f"{url}/#timeseries", tmp_path / "profile")
+    if page is not None:
+        assert all(text in page for text in ("run-r1", "run-r2", "tokens"))
