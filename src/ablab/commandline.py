@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -13,7 +13,7 @@ from . import catalog, registry
 from .catalog import FILE_GROUPS, GROUPS
 from .errors import UsageError, did_you_mean, unknown
 from .paths import experiment_folders, shipped
-from .schema import ACTIONS, limits
+from .schema import ACTIONS, Tracker, limits
 
 #: words that YAML or people use for "nothing", and the option that is meant
 NOTHING = ("null", "None", "off", "no", "false", "False", "~", "")
@@ -113,7 +113,7 @@ def known_keys() -> set[str]:
     known = {key for key, _ in limits()} | set(GROUPS) | {"experiment"}
     for slot in registry.SLOTS:
         known |= {f"{slot}.{key}" for option in catalog.options(slot).values() for key in option.keywords}
-    return known | {f"tracker.{key}" for key in ("mode", "project", "entity", "artifacts")}
+    return known | {f"tracker.{item.name}" for item in fields(Tracker)}
 
 
 def group_options(group: str) -> list[str]:

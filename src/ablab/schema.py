@@ -73,6 +73,10 @@ class Tracker:
     mode: str = ranged("auto", choices=("auto", "online", "offline"))
     project: str = "ablab"
     entity: str | None = None
+    init_timeout: float = ranged(15, above=0)
+    finish_timeout: float = ranged(20, above=0)
+    flush_interval: float = ranged(0.5, above=0)
+    system_stats: bool = False
     artifacts: bool = False
 
 

@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 #: loaded once, in the server. torch._dynamo: the first optimiser step would import it in every cell (1 s)
-PRELOAD = ["torch", "torch._dynamo", "ablab.study.worker", "ablab.study.treatment"]
+PRELOAD = ["torch", "torch._dynamo", "ablab.study.worker", "ablab.study.treatment", "ablab.tracking.wandb_preload"]
 
 _context = multiprocessing.get_context("forkserver")
 

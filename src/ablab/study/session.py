@@ -23,7 +23,7 @@ from ..data import TokenData, check_length, prepare
 from ..errors import UsageError
 from ..explain import explained
 from ..schema import ACTIONS
-from . import budget, closing, pool, processes, provenance
+from . import budget, closing, noise, pool, processes, provenance
 from .display import Board, clock
 from .expand import axes, parse_assignments, variants
 from .identity import folder_name, ingredients, run_id
@@ -100,7 +100,7 @@ class Session:
         base = first | {key: value for key, value in factor_values(cells, baseline).items() if key in first}
         return Plan(
             name, runs_dir, cells, factors, base, cells[0].cfg.study, command_line(), provenance.code(), warnings(cells),
-            seconds_per_step=self.measured,
+            seconds_per_step=self.measured, noise=noise.known(cells[0].cfg),
         )  # fmt: skip
 
     def _compose(
@@ -308,7 +308,7 @@ class Session:
         hydra["job"] |= {"num": cell.index, "id": str(cell.index)}
         return Task(
             number=cell.index, run_id=cell.id, tracker_id=plan.tracker_ids[cell.id], label=cell.label, study=plan.study, config=config, hydra=hydra,
-            runs_dir=str(plan.runs_dir), folder=cell.folder, data_folder=str(self.data[_data_key(cell)].folder),
+            runs_dir=str(plan.runs_dir), folder=cell.folder, data_folder=str(self.data[_data_key(cell)].folder), facts=cell.costs | {"git": plan.code},
         )  # fmt: skip
 
     def _report(self, plan: Plan, study: dict[str, Any], stopped: str | None) -> None:
@@ -322,14 +322,10 @@ class Session:
                 closing.say(self.console, "")
                 closing.say(self.console, summary_text(runfolder.read_json(out / "report.json") or {}))
                 closing.say(self.console, f"report: {out / 'report.html'}")
-        if plan.cells[0].cfg.choices.tracker == "wandb":
-            from ..tracking.wandb_folder import how_to_look, how_to_upload
+        from ..tracking import closing_lines
 
-            ids = list(plan.tracker_ids.values())
-            closing.say(self.console, f"look:   {how_to_look(plan.runs_dir, ids)}")
-            upload = how_to_upload(plan.runs_dir, ids)
-            if upload:
-                closing.say(self.console, f"W&B is offline; upload: {upload}")
+        for line in closing_lines(plan.cells[0].cfg.choices.tracker, plan.runs_dir, list(plan.tracker_ids.values())):
+            closing.say(self.console, line)
         if stopped:
             closing.say(self.console, "the same command goes on from here")
 

@@ -21,6 +21,7 @@ class Task:
     runs_dir: str
     folder: str
     data_folder: str
+    facts: dict[str, Any] = field(default_factory=dict)  # costs and code version, for the tracker
     environment: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -111,7 +111,7 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
     started: list[Sink] = []
     with Status(run_dir, seed=cfg.seed, steps=cfg.train.steps, run=task.run_id) as status:
         try:
-            info = _info(task, cfg, resumed, data.hash, status)
+            info = _info(task, cfg, resumed, data.hash)
             for sink in sinks:
                 sink.start(info)
                 started.append(sink)
@@ -122,18 +122,16 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
             raise
         finally:
             for sink in started:
-                sink.finish(outcome.state, outcome.summary)
+                sink.finish(outcome.state, {**outcome.summary, "reason": outcome.reason})
     log.info("%s at step %d%s", outcome.state, outcome.step, f": {outcome.reason}" if outcome.reason else "")
     return ("outcome", outcome.state, outcome.step, outcome.reason, None, dict(outcome.summary))
 
 
-def _info(task: Task, cfg: DictConfig, resumed: bool, data_hash: str, status: Status) -> RunInfo:
-    config = {key: value for key, value in task.config.items() if key not in ("jobs", "fresh", "plan", "status")}
-    git = (runfolder.read_status(task.run_dir) or {}).get("environment", {}).get("git", {})
-    extra = {"run_id": task.run_id, "label": task.label, "data_hash": data_hash, "git": git}
+def _info(task: Task, cfg: DictConfig, resumed: bool, data_hash: str) -> RunInfo:
+    facts = {"run_id": task.run_id, "label": task.label, "data_hash": data_hash, **task.facts}
     return RunInfo(
         id=task.tracker_id, name=task.folder, group=task.label, job_type="train", tags=(task.study,),
-        config=config | extra, runs_dir=Path(task.runs_dir), run_dir=task.run_dir, resumed=resumed, notes=cfg.note,
+        config=task.config | facts, runs_dir=Path(task.runs_dir), run_dir=task.run_dir, resumed=resumed, notes=cfg.note,
     )  # fmt: skip
 
 
