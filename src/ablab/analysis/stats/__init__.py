@@ -1,6 +1,6 @@
 """Statistics: each a small pure function on a table of runs or on arrays, with a known answer as its test."""
 
-from .blocked import Blocked, Spread, additive_mse, blocked_dunnett, spread_check
+from .blocked import Blocked, Spread, additive_mse, blocked_dunnett, spread_bounds, spread_check
 from .curves import (
     Reached,
     TargetRatio,
@@ -107,6 +107,7 @@ __all__ = [
     "sign_test",
     "spike_score",
     "spike_window",
+    "spread_bounds",
     "spread_check",
     "std",
     "std_interval",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,9 +16,9 @@ from ablab.errors import UsageError
 from .blocked import Spread, blocked_dunnett, spread_check
 from .dunnett import dunnett_critical
 from .multiplicity import benjamini_hochberg, bh_level, holm, holm_levels
-from .paired import MIN_SEEDS, Pairs, paired_t, pairs
+from .paired import MIN_SEEDS, Pairs, pair_up, paired_t
 from .power import mde, n_needed
-from .table import check_label, check_runs, labels_of, losses
+from .table import check_label, check_runs, losses_by_label
 from .verdict import Interval, practical, verdict
 
 PAIRED, DUNNETT, HOLM, BH = "paired t", "blocked Dunnett", "paired t, Holm", "paired t, BH"
@@ -97,15 +97,16 @@ def compare(
         raise UsageError(f"study.margin={margin}: must be 0 or more nats per token")
     check_runs(runs)
     check_label(runs, baseline, "study.baseline")
-    wanted = [x for x in labels_of(runs) if x != baseline] if labels is None else list(dict.fromkeys(labels))
+    values = losses_by_label(runs)
+    wanted = [x for x in values if x != baseline] if labels is None else list(dict.fromkeys(labels))
     for label in wanted:
         check_label(runs, label, "label")
-    found = {label: pairs(runs, label, baseline) for label in wanted}
+    found = {label: pair_up(label, baseline, values[label], values[baseline]) for label in wanted}
     tested = [label for label in wanted if found[label].n >= MIN_SEEDS]
     pool, reasons = _pool(found, tested, set(unstable)) if not screen else ([], [])
     spread = None
     if len(pool) >= 2:
-        base, arms = _arrays(runs, baseline, pool, found[pool[0]].seeds)
+        base, arms = _arrays(values, baseline, pool, found[pool[0]].seeds)
         spread = spread_check(base, arms)
         if spread.differ:
             reasons = [*reasons, _spread_reason(spread, baseline, pool)]
@@ -154,10 +155,10 @@ def _spread_reason(spread: Spread, baseline: str, pool: list[str]) -> str:
 
 
 def _arrays(
-    runs: pd.DataFrame, baseline: str, pool: list[str], seeds: tuple[int, ...]
+    values: Mapping[str, pd.Series], baseline: str, pool: list[str], seeds: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    base = losses(runs, baseline).loc[list(seeds)].to_numpy()
-    return base, np.vstack([losses(runs, x).loc[list(seeds)].to_numpy() for x in pool])
+    base, *arms = (values[x].loc[list(seeds)].to_numpy() for x in (baseline, *pool))
+    return base, np.vstack(arms)
 
 
 def _untested(pair: Pairs) -> Comparison:

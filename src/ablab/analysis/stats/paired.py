@@ -39,7 +39,12 @@ class Pairs:
 
 def pairs(runs: pd.DataFrame, label: str, baseline: str) -> Pairs:
     """Differences d_s = loss(label, s) - loss(baseline, s) over the seeds that both finished."""
-    both = pd.concat([losses(runs, label), losses(runs, baseline)], axis=1, join="inner").dropna().sort_index()
+    return pair_up(label, baseline, losses(runs, label), losses(runs, baseline))
+
+
+def pair_up(label: str, baseline: str, ours: pd.Series, theirs: pd.Series) -> Pairs:
+    """The same from two Series of losses by seed."""
+    both = pd.concat([ours, theirs], axis=1, join="inner").dropna().sort_index()
     variant, base = both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy()
     d = subtract(variant, base)
     return Pairs(

@@ -6,8 +6,6 @@ Columns: `label` (the variant), `seed`, `loss` (final validation loss in nats pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
@@ -42,8 +40,8 @@ def labels_of(runs: pd.DataFrame) -> list[str]:
 
 def check_label(runs: pd.DataFrame, label: str, what: str) -> None:
     """Raise UsageError unless `label` is a variant of `runs`; `what` names the key it came from."""
-    known = labels_of(runs)
-    if label not in known:
+    if not (runs["label"] == label).any():
+        known = labels_of(runs)
         raise UsageError(f"{what}: no variant {label!r}; choices: {'; '.join(map(str, known))}")
 
 
@@ -54,6 +52,6 @@ def losses(runs: pd.DataFrame, label: str) -> pd.Series:
     return series[np.isfinite(series)].sort_index()
 
 
-def loss_matrix(runs: pd.DataFrame, labels: Iterable[str]) -> pd.DataFrame:
-    """Losses as a table, a row per seed and a column per label; NaN where no finite loss was reached."""
-    return pd.DataFrame({label: losses(runs, label) for label in labels}).sort_index()
+def losses_by_label(runs: pd.DataFrame) -> dict[str, pd.Series]:
+    """`losses` of every variant at once."""
+    return {label: losses(rows, label) for label, rows in runs.groupby("label", sort=False)}
