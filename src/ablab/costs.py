@@ -55,10 +55,7 @@ def costs(cfg: DictConfig | Mapping[str, Any], vocab_size: int) -> Costs:
     vectors = {name: p.numel() for name, p in model.named_parameters() if p.dim() < 2}
     biases = {name: n for name, n in vectors.items() if name.endswith("bias")}
     in_norms = {
-        f"{name}.{leaf}"
-        for name, m in model.named_modules()
-        if _is_norm(name)
-        for leaf, _ in m.named_parameters()
+        f"{name}.{leaf}" for name, m in model.named_modules() if _is_norm(name) for leaf, _ in m.named_parameters()
     }
     layers, width = len(model.layers), model.token_embeddings.embedding_dim
     first: Any = model.layers[0]

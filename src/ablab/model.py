@@ -55,9 +55,7 @@ class DecoderLM(nn.Module):
         past = cache[0].length if cache else 0
         length = ids.shape[1]
         if past + length > self.context_length:
-            raise UsageError(
-                f"{past + length} tokens are more than model.context_length={self.context_length}"
-            )
+            raise UsageError(f"{past + length} tokens are more than model.context_length={self.context_length}")
         if mask is None:
             positions = torch.arange(past, past + length, device=ids.device)
         else:
@@ -71,9 +69,7 @@ class DecoderLM(nn.Module):
             x = layer(x, context, None if cache is None else cache[i])
         return x if self.ln_final is None else self.ln_final(x)
 
-    def forward(
-        self, ids: Tensor, mask: Tensor | None = None, cache: Sequence[Cache] | None = None
-    ) -> Tensor:
+    def forward(self, ids: Tensor, mask: Tensor | None = None, cache: Sequence[Cache] | None = None) -> Tensor:
         """Logits (B, T, V) of the token after each of `ids` (B, T).
 
         Args:
@@ -154,9 +150,7 @@ def matrices(model: DecoderLM) -> dict[str, tuple[nn.Parameter, Kind]]:
             writer = _residual_projection(getattr(layer, part), model.token_embeddings.embedding_dim)
             kinds[f"layers.{i}.{part}.{writer}.weight"] = "residual"
     norms = tuple(
-        f"{name}."
-        for name, _ in model.named_modules()
-        if name.rsplit(".", 1)[-1] in ("ln1", "ln2", "ln_final")
+        f"{name}." for name, _ in model.named_modules() if name.rsplit(".", 1)[-1] in ("ln1", "ln2", "ln_final")
     )
     return {
         name: (parameter, kinds.get(name, "inner"))
