@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 from omegaconf import OmegaConf
 from safetensors.torch import load_file
 from support.tiny_cell import Cell, same
@@ -30,6 +31,7 @@ WEIGHTS = {"model": {"w": torch.arange(1000.0)}}
 def test_a_finished_run_keeps_last_best_and_weights_and_nothing_half_written(cell: Cell) -> None:
     (cell.folder / "run" / "checkpoints").mkdir(parents=True)
     (cell.folder / "run" / "checkpoints" / "last.pt.tmp").write_bytes(b"half")
+    (cell.folder / "run" / ".status.json.0-1.tmp").write_bytes(b"half")
     cell.train("run")
     assert cell.files("run") == {"last.pt", "best.pt", "model.safetensors"}
     assert not list((cell.folder / "run").rglob("*.tmp"))
@@ -200,6 +202,7 @@ def test_compiled_and_plain_runs_load_each_other(
     cell: Cell, stop_after: Stops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "BACKEND", "eager")
+    monkeypatch.setattr(torch._dynamo, "reset", lambda: None)
     cfg = cell.cfg(model__n_layers=1)
     cell.train("whole", cfg)
     for name, first, then in (("away", True, False), ("to", False, True)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -194,7 +193,8 @@ def test_every_variant_sees_the_same_data(cell: Cell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ffn", "embedding", "norm"), product(["swiglu", "relu"], ["tied", "untied"], ["rms", "layer"])
+    ("ffn", "embedding", "norm"),
+    [("swiglu", "untied", "rms"), ("relu", "untied", "rms"), ("swiglu", "tied", "layer"), ("relu", "tied", "rms")],
 )
 def test_status_counts_parameters_as_a_hand_does(cell: Cell, ffn: str, embedding: str, norm: str) -> None:
     cfg = cell.cfg(choices__ffn=ffn, choices__embedding=embedding, choices__norm=norm, train__steps=1)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.tiny_cell import Cell, Killed, after, kill, same
@@ -37,6 +38,7 @@ CADENCE = {"train__steps": STEPS, "train__log_every": 4, "train__eval_every": 3,
 def quick_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything of torch.compile but its code generator and C++ compiler, which take half a minute."""
     monkeypatch.setattr(device, "BACKEND", "eager")
+    monkeypatch.setattr(torch._dynamo, "reset", lambda: None)  # the same blocks again: no need to trace anew
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -40,8 +40,7 @@ class CheckpointError(RuntimeError):
 def write(path: Path, content: dict[str, Any], *, keep: Path | None = None) -> None:
     """Write a checkpoint whole or not at all; the file it replaces becomes `keep`.
 
-    The bytes are on the disk before the name changes, so that neither a kill nor a power cut leaves half a
-    file.
+    The bytes are on the disk before the name changes, so that neither a kill nor a power cut leaves half a file.
 
     Raises:
         CheckpointError: disk full, folder missing or not writable; the file there before is untouched.

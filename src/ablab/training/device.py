@@ -16,8 +16,7 @@ from ..errors import UsageError
 
 log = logging.getLogger(__name__)
 
-#: variants of one block that torch.compile may hold: train and eval, each with its own batch shape, and some
-#: room
+#: variants of one block that torch.compile may hold: train and eval, each with its own batch shape, and some room
 RECOMPILES = 32
 BACKEND = "inductor"
 
@@ -47,8 +46,7 @@ class Runtime:
     precision: str
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Context for forward passes. bf16 means float32 weights whose matrix products run in bfloat16:
-        weights kept
+        """Context for forward passes. bf16 means float32 weights whose matrix products run in bfloat16: weights kept
         in bfloat16 itself would not move at small rates (1.0 + 1e-3 rounds back to 1.0)."""
         if self.precision == "bf16":
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
@@ -70,8 +68,7 @@ class Runtime:
 def runtime(device: str, threads: int, precision: str) -> Iterator[Runtime]:
     """Set what is global to the process for one run, and put it back afterwards.
 
-    float32 means float32: TF32 is switched off, since it rounds products to 10 bits and differs between
-    machines.
+    float32 means float32: TF32 is switched off, since it rounds products to 10 bits and differs between machines.
     """
     if precision not in ("fp32", "bf16"):
         raise UsageError(f"train.precision={precision}: choices: fp32, bf16")
@@ -105,8 +102,7 @@ def quiet_gc() -> Iterator[None]:
 
 @contextmanager
 def compiled(model: nn.Module, wanted: bool) -> Iterator[None]:
-    """Compile each block of `model.layers` in place while the context lasts; state-dict keys stay as they
-    are.
+    """Compile each block of `model.layers` in place while the context lasts; state-dict keys stay as they are.
 
     Blocks, not the whole model: all layers share one compiled graph, so compiling takes as long for 48 layers
     as for 1. A graph break or too many recompilations is an error, never a silent fall back to eager.
@@ -116,8 +112,7 @@ def compiled(model: nn.Module, wanted: bool) -> Iterator[None]:
         return
     import torch._dynamo  # takes half a second; only compiled runs pay for it
 
-    # The limits are shared by every model of a process: without a reset an earlier variant eats this one's
-    # share.
+    # The limits are shared by every model of a process: without a reset an earlier variant eats this one's share.
     torch._dynamo.reset()
     layers = list(model.get_submodule("layers").children())
     for layer in layers:

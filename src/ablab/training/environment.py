@@ -1,5 +1,4 @@
-"""What a run ran on: versions, hardware, source. Best effort: what cannot be found out is null, never an
-error."""
+"""What a run ran on: versions, hardware, source. Best effort: what cannot be found out is null, never an error."""
 
 from __future__ import annotations
 

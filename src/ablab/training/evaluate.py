@@ -42,8 +42,7 @@ class Evaluator:
     """Evaluates a model on fixed windows that cover each validation token after the first once.
 
     Every token weighs the same, whatever batch it falls into, so the batch size changes no more than the
-    order of a float64 sum. Dropout is off and no random number is drawn: training goes on as if nothing had
-    happened.
+    order of a float64 sum. Dropout is off and no random number is drawn: training goes on as if nothing had happened.
 
     Args:
         windows: of the validation split.
@@ -51,9 +50,7 @@ class Evaluator:
         tokens_per_byte: of the validation text; turns nats per token into bits per byte.
     """
 
-    def __init__(
-        self, windows: EvalWindows, batch_size: int, tokens_per_byte: float, runtime: Runtime
-    ) -> None:
+    def __init__(self, windows: EvalWindows, batch_size: int, tokens_per_byte: float, runtime: Runtime) -> None:
         batches = math.ceil(len(windows) / batch_size)
         self._windows, self._runtime, self._tokens_per_byte = windows, runtime, tokens_per_byte
         self._size = math.ceil(len(windows) / batches)  # even sizes, so that there is one shape to compile

@@ -15,8 +15,7 @@ from .environment import environment
 
 def facts(cfg: DictConfig, data: TokenData, device: torch.device) -> dict[str, Any]:
     """Fields of status.json that are known before the first step: costs counted from the model itself
-    (`parameters`, `non_embedding`, `flops_per_token` of training, ...), the data with its hash, the
-    environment."""
+    (`parameters`, `non_embedding`, `flops_per_token` of training, ...), the data with its hash, the environment."""
     return {
         "seed": cfg.seed,
         "steps": cfg.train.steps,

@@ -28,8 +28,7 @@ class Step:
 
 
 class Feed:
-    """Hands out steps in order; `prepare` gets the next one ready while the device is still busy with this
-    one.
+    """Hands out steps in order; `prepare` gets the next one ready while the device is still busy with this one.
 
     On CUDA the host only launches work, so what it does between launching a step and asking for the next is
     free: no thread is needed. The hash goes along with its step and counts only once that step is taken.

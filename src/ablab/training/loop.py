@@ -143,8 +143,7 @@ def _step(run: Run) -> None:
         scale = min(scale, s.scale)
     for group in run.optimizer.param_groups:
         group["lr"] = group["peak"] * scale
-    # 2. Gradients. Each token weighs the same in whatever micro-batch it is: one division by the targets of
-    # the step.
+    # 2. Gradients. Each token weighs the same in whatever micro-batch it is: one division by the targets of the step.
     total = torch.zeros((), device=run.where.device)
     for x, y in zip(batch.x, batch.y, strict=True):
         with run.where.autocast():

@@ -60,8 +60,7 @@ def lines_up_to(run_dir: Path, step: int) -> list[str]:
 
 
 class Meter:
-    """Sums since the last line, kept on the device so that no step waits for them; `read` is where the host
-    waits.
+    """Sums since the last line, kept on the device so that no step waits for them; `read` is where the host waits.
 
     `first_bad` is the first step whose loss or gradient was not finite, 0 while there is none.
     """
@@ -73,9 +72,7 @@ class Meter:
         self._steps = 0
 
     @torch.no_grad()
-    def add(
-        self, step: int, loss: torch.Tensor, targets: int, norm: torch.Tensor, clip: float | None
-    ) -> None:
+    def add(self, step: int, loss: torch.Tensor, targets: int, norm: torch.Tensor, clip: float | None) -> None:
         """Count one optimiser step: sum of token losses, number of targets, gradient norm before clipping."""
         total, _, clipped, bad = self._sums.unbind()
         norm = norm.to(total.dtype)
@@ -87,8 +84,7 @@ class Meter:
         self._steps += 1
 
     def read(self) -> tuple[dict[str, float], int]:
-        """(numbers of the interval under their names in metrics.jsonl, first bad step); waits for the
-        device."""
+        """(numbers of the interval under their names in metrics.jsonl, first bad step); waits for the device."""
         total, norm, clipped, bad = self._sums.tolist()
         row = {
             "train/loss": total / max(self._targets, 1),

@@ -30,9 +30,7 @@ def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
     if matrices:
         groups.append({"params": [p for _, p in matrices], "names": [name for name, _ in matrices]})
     if vectors:
-        groups.append(
-            {"params": [p for _, p in vectors], "names": [n for n, _ in vectors], "weight_decay": 0.0}
-        )
+        groups.append({"params": [p for _, p in vectors], "names": [n for n, _ in vectors], "weight_decay": 0.0})
     return groups
 
 

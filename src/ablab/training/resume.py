@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +71,7 @@ def find(cfg: DictConfig, run_dir: Path, data_hash: str) -> Found:
         check(cfg, content, data_hash, where=str(run_dir), longer=False)
         log.info("going on from step %d of %s", content["step"], run_dir)
     checkpoint.clean(folder, broken)
+    _clean(run_dir)
     if content is not None:
         return Found(content, lines_up_to(run_dir, _last_row(content)), own=True)
     if broken:
@@ -95,13 +97,11 @@ def _other(cfg: DictConfig, source: str, data_hash: str) -> Found:
     else:
         raise UsageError(f"train.resume_from={source}: no such run folder or checkpoint")
     if "optimizer" not in content:
-        raise UsageError(
-            f"train.resume_from={source}: holds weights only; name the run folder or its last.pt"
-        )
+        raise UsageError(f"train.resume_from={source}: holds weights only; name the run folder or its last.pt")
     check(cfg, content, data_hash, where=source, longer=True)
     old = OmegaConf.create(content["config"])
     if old.train.steps < cfg.train.steps:
-        schedule = get("schedule", old.choices.schedule)(old.train.steps, **old.schedule)
+        schedule = get("schedule", old.choices.schedule)(old.train.steps, **flat(old.schedule))
         content["longer"] |= content["step"] >= schedule.warmup_steps
     lines = lines_up_to(folder.parent, _last_row(content))
     log.info("going on from step %d of %s", content["step"], source)
@@ -130,15 +130,11 @@ def check(cfg: DictConfig, content: Mapping[str, Any], data_hash: str, *, where:
         and (not harmless(key) or (other_data and key.startswith("data.")))
     ]
     if other_data:
-        differing.append(
-            f"data (hash of tokens, tokenizer and split): {content['data_hash'][:12]} -> {data_hash[:12]}"
-        )
+        differing.append(f"data (hash of tokens, tokenizer and split): {content['data_hash'][:12]} -> {data_hash[:12]}")
     if now != before and not (longer and now > before):
         differing.append(f"train.steps: {before} -> {now}" + (" (may only grow)" if longer else ""))
     if differing:
-        raise UsageError(
-            f"the checkpoint of {where} belongs to another run; differing: " + "; ".join(differing)
-        )
+        raise UsageError(f"the checkpoint of {where} belongs to another run; differing: " + "; ".join(differing))
     if now != before:
         log.warning(
             "train.steps %s -> %s: from step %s on the learning rate is the smaller of the new schedule's "
@@ -167,9 +163,15 @@ def flat(cfg: Any, prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def _clean(run_dir: Path) -> None:
+    """Remove what other processes were killed over while writing; this one's status.json may be on its way."""
+    for leftover in run_dir.glob(".*.tmp"):
+        if f".{os.getpid()}-" not in leftover.name:
+            leftover.unlink(missing_ok=True)
+
+
 def _last_row(content: Mapping[str, Any]) -> int:
-    """Step of the last row that a checkpoint knows: its own, unless it was saved in the middle of an
-    evaluation."""
+    """Step of the last row that a checkpoint knows: its own, unless it was saved in the middle of an evaluation."""
     return int(content["step"]) if content["settled"] else int(content["step"]) - 1
 
 

@@ -53,11 +53,11 @@ class Run:
         self.tokens_per_step = t.batch_size * t.grad_accum * length
         self.model = build_model(cfg, data.vocab_size).to(where.device)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        options: Any = OmegaConf.to_container(cfg.optimizer, resolve=True)
-        self.optimizer = get("optimizer", cfg.choices.optimizer)(parameter_groups(self.model), **options)
+        groups = parameter_groups(self.model)
+        self.optimizer = get("optimizer", cfg.choices.optimizer)(groups, **_options(cfg.optimizer))
         for group in self.optimizer.param_groups:
             group["peak"] = float(group["lr"])
-        self.schedule = get("schedule", cfg.choices.schedule)(t.steps, **cfg.schedule)
+        self.schedule = get("schedule", cfg.choices.schedule)(t.steps, **_options(cfg.schedule))
         batches = Batches(data.train, length, t.batch_size * t.grad_accum, cfg.seeds.data, cfg.data.order)
         self.feed = Feed(batches, t.grad_accum, where)
         tokens_per_byte = len(data.val) / data.val_bytes
@@ -86,8 +86,7 @@ class Run:
             self._show(row)
 
     def look(self) -> tuple[dict[str, float], int]:
-        """Wait for the device and stop the clock: (numbers since the last line, first step that went wrong or
-        0)."""
+        """Wait for the device, stop the clock: (numbers since the last line, first step that went wrong or 0)."""
         numbers, bad_step = self.meter.read()
         now = time.perf_counter()
         self.state.seconds += now - self._clock
@@ -113,8 +112,7 @@ class Run:
         self._show(self.metrics.write(row | {"seconds": s.seconds}))
 
     def note(self, evaluation: Evaluation) -> None:
-        """Remember a good evaluation: the first loss, the hash of the data so far, and the weights if they
-        are best."""
+        """Remember a good evaluation: first loss, hash of the data so far, and the weights if they are best."""
         s = self.state
         s.batch_hash_at[str(s.step)] = s.batch_hash
         if s.first_loss is None:
@@ -160,8 +158,7 @@ class Run:
             self._tell(self.state.seconds + now - self._clock)
 
     def interrupt(self, reason: str) -> Outcome:
-        """Save where the run is and end it; if it went wrong since the last look, that is its outcome
-        instead."""
+        """Save where the run is and end it; if it went wrong since the last look, that is its outcome instead."""
         _, bad_step = self.look()
         if bad_step:
             return self.diverge(bad_step, "loss or gradient is not finite")
@@ -235,3 +232,8 @@ class Run:
         self.progress = dataclasses.replace(self.progress, step=step, seconds=seconds, seconds_left=left)
         self._told = time.perf_counter()
         self.report(self.progress)
+
+
+def _options(node: DictConfig) -> dict[str, Any]:
+    """Options of a slot as plain values: lists are lists, as checkpoints need them."""
+    return OmegaConf.to_container(node, resolve=True)  # type: ignore[return-value]

@@ -34,8 +34,7 @@ class Cosine:
 
     Args:
         steps: optimiser steps of the run.
-        warmup_steps: steps of the warm-up; null: a tenth of the run. One as long as the run is cut to steps -
-        1,
+        warmup_steps: steps of the warm-up; null: a tenth of the run. One as long as the run is cut to steps - 1,
             which is said in the log.
         min_lr_ratio: share of the peak at the last step, in [0, 1].
 
@@ -53,16 +52,13 @@ class Cosine:
             raise UsageError(f"schedule.warmup_steps={warmup_steps}: must be null or a whole number >= 0")
         self.warmup_steps = min(int(wanted), steps - 1)
         if self.warmup_steps < wanted:
-            log.warning(
-                "schedule.warmup_steps=%s is as long as the run: cut to %s", wanted, self.warmup_steps
-            )
+            log.warning("schedule.warmup_steps=%s is as long as the run: cut to %s", wanted, self.warmup_steps)
         self.min_lr_ratio = float(min_lr_ratio)
         self._last = steps - 1
         self._peak = max(self.warmup_steps - 1, 0)
 
     def scale(self, step: int) -> float:
-        """Multiplier of the peak rate for step `step` (0-based); it stays at the minimum after the last
-        step."""
+        """Multiplier of the peak rate for step `step` (0-based); it stays at the minimum after the last step."""
         if step >= self._last:
             return self.min_lr_ratio
         if step < self.warmup_steps:

@@ -1,5 +1,4 @@
-"""Everything about a run that changes while it trains, and that a checkpoint must hold for bit-equal
-resumption."""
+"""Everything about a run that changes while it trains, and that a checkpoint must hold for bit-equal resumption."""
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ class TrainState:
 
 
 def seed_noise(seed: int) -> None:
-    """Seed torch's own generators, from which dropout draws; weights and data have generators of their
-    own."""
+    """Seed torch's own generators, from which dropout draws; weights and data have generators of their own."""
     digest = hashlib.sha256(f"dropout/{seed}".encode()).digest()
     torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 

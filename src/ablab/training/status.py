@@ -55,9 +55,7 @@ class Status:
         if self._thread is not None:
             self._thread.join()
         if error is not None and self._fields["state"] == "running":
-            self.finish(
-                Outcome("failed", self._fields["step"], f"{type(error).__name__}: {error}".strip(": "))
-            )
+            self.finish(Outcome("failed", self._fields["step"], f"{type(error).__name__}: {error}".strip(": ")))
 
     def update(self, *, write: bool = False, **fields: Any) -> None:
         """Set fields; they reach the file with the next heartbeat, or now with `write`."""
@@ -95,9 +93,7 @@ class Status:
             try:
                 self.write()
                 self._trouble = False
-            except (
-                OSError
-            ) as error:  # a full disk for a moment must not end training; a checkpoint will say it louder
+            except OSError as error:  # a full disk for a moment must not end training; a checkpoint will say it louder
                 if not self._trouble:
                     log.warning("cannot write %s: %s", self.path, error)
                 self._trouble = True
