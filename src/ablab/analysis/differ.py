@@ -77,9 +77,10 @@ def infer_factors(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
     """Factors of runs that no study declares, and warnings about keys that cannot be told apart.
 
     Options that differ are factors; so is every other differing key, unless it follows from factors already there.
+    Lengths, data and sources are none: runs that differ in them without a plan are kept apart.
     """
     tables = [traits(run) for run in runs]
-    keys = [key for key in differing(tables) if not key.endswith("_hash") and key != "data.path"]
+    keys = [key for key in differing(tables) if not key.endswith("_hash") and key not in ("data.path", "train.steps")]
     factors = [key for key in keys if key in GROUPS or any(key in run.choices for run in runs)]
     warnings = []
     for key in keys:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+HUGE = 1e4  # nats beyond which a loss is off every scale
 MANY = 12  # variants beyond which single seeds are left out and the legend is put below
 WIDTH = 7.4
 
@@ -115,13 +116,13 @@ def _curve(axis: Axes, row: Row, look: Look, metric: str, x: str, single: bool, 
     finished = row.finished
     drawn = []
     if (mean := mean_curve(finished, metric, x, points)) is not None:
-        values = np.where(mean.mean > 0, mean.mean, np.nan)
+        values = _drawable(mean.mean)
         axis.plot(mean.x, values, color=look.colour, ls=look.dash, lw=1.5, label=row.label, zorder=3)
         drawn.append(values)
     lost = [run for run in row.runs if run not in finished]
     for run in [*finished, *lost] if single and len(finished) > 1 else lost if single else []:
         places, values = thin(*run.points(metric, x), 150)
-        values = np.where(values > 0, values, np.nan)
+        values = _drawable(values)
         broken = run in lost
         axis.plot(places, values, color=look.colour, lw=0.8 if broken else 0.5, ls=":" if broken else "-",
                   alpha=0.9 if broken else 0.4, zorder=2)  # fmt: skip
@@ -129,6 +130,11 @@ def _curve(axis: Axes, row: Row, look: Look, metric: str, x: str, single: bool, 
             axis.plot(places[-1], values[-1], "x", color=look.colour, ms=6, mew=1.6, zorder=4)
         drawn.append(values)
     return drawn
+
+
+def _drawable(values: np.ndarray) -> np.ndarray:
+    """The values that an axis can show, NaN for the others."""
+    return np.where((values > 0) & (values < HUGE), values, np.nan)
 
 
 def _zoom(axis: Axes, drawn: Sequence[np.ndarray]) -> None:
@@ -197,7 +203,7 @@ def difference_curves(rows: Sequence[Row], base: Row, look: Mapping[str, Look], 
         if row is not base:
             series = difference_curve({run.seed: run for run in row.finished}, baseline, METRIC)
             series = [(seed, steps[steps > 0], values[steps > 0]) for seed, steps, values in series]
-            series = [item for item in series if len(item[1]) > 1]
+            series = [(seed, steps, np.clip(values, -HUGE, HUGE)) for seed, steps, values in series if len(steps) > 1]
             if series:
                 found.append((row, series))
     if not found:
