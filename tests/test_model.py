@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ablab import UsageError, build_model, compose
 from ablab.components.context import Context
-from ablab.model import DecoderLM, matrices, resolved_d_ff
+from ablab.matching import resolved_d_ff
+from ablab.model import DecoderLM, matrices
 
 every_cell = pytest.mark.parametrize("cell", CELLS, ids=name)
 
@@ -284,7 +285,7 @@ def test_a_users_ffn_is_matched_counted_initialised_and_paired():
     def count(m: DecoderLM) -> int:
         return sum(p.numel() for p in m.layers[0].ffn.parameters())
 
-    assert resolved_d_ff(cfg) == model.layers[0].ffn.up.out_features == 285  # (36864 - 128) / 129
+    assert resolved_d_ff(cfg, VOCAB) == model.layers[0].ffn.up.out_features == 285  # (36864 - 128) / 129
     assert abs(count(model) - count(reference)) <= (2 * 64 + 1) / 2
     ffn = model.layers[1].ffn
     assert ffn.up.bias.abs().max() == 0 and ffn.down.bias.abs().max() == 0

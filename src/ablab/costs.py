@@ -11,7 +11,8 @@ from omegaconf import DictConfig
 from torch import nn
 
 from .components.embedding import TiedHead
-from .model import build_model, ffn_budget, matrices, resolved_d_ff
+from .matching import ffn_budget, resolved_d_ff
+from .model import build_model, matrices
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,13 @@ def costs(cfg: DictConfig | Mapping[str, Any], vocab_size: int) -> Costs:
     layers, width = len(model.layers), model.token_embeddings.embedding_dim
     first: Any = model.layers[0]
     ffn = sum(p.numel() for p in first.ffn.parameters())
-    budget = ffn_budget(cfg)
+    budget = ffn_budget(cfg, vocab_size)
     return Costs(
         parameters=total,
         non_embedding=total - table - (0 if tied else head),
         matmul=products,
         flops_per_token=3 * (2 * products + 4 * layers * model.context_length * width),
-        d_ff=resolved_d_ff(cfg),
+        d_ff=resolved_d_ff(cfg, vocab_size),
         ffn_residual=(ffn - budget) / budget,
         gains=sum(n for name, n in vectors.items() if name in in_norms and name not in biases),
         biases=sum(biases.values()),

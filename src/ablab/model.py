@@ -12,14 +12,14 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from . import registry
+from . import matching, registry
 from .components.context import Cache, Context, attention_mask
 from .components.embedding import TiedHead
-from .components.ffn import base_width
 from .components.init import Kind, seeded, stream_seed
 from .components.loss import IGNORE, summed_loss
 from .components.position import Position
 from .errors import UsageError
+from .matching import as_config, options_of
 
 
 class DecoderLM(nn.Module):
@@ -99,7 +99,7 @@ def build_model(cfg: DictConfig | Mapping[str, Any], vocab_size: int) -> Decoder
     Raises:
         UsageError: an unknown option, or sizes that do not fit together.
     """
-    cfg = _config(cfg)
+    cfg = as_config(cfg)
     sizes = cfg.model
     for key in ("d_model", "n_layers", "n_heads", "context_length"):
         if sizes[key] < 1:
@@ -114,9 +114,9 @@ def build_model(cfg: DictConfig | Mapping[str, Any], vocab_size: int) -> Decoder
     def make(slot: str, *arguments: Any, name: str = "", **options: Any) -> Any:
         # Parts that draw in their constructor draw from a stream of their own, too.
         with seeded(seed, salt, name or slot):
-            return registry.get(slot, cfg.choices[slot])(*arguments, **(_options(cfg, slot) | options))
+            return registry.get(slot, cfg.choices[slot])(*arguments, **(options_of(cfg, slot) | options))
 
-    ffn_options = _ffn_options(cfg)
+    ffn_options = matching.ffn_options(cfg, vocab_size)
     layers = []
     for i in range(sizes.n_layers):
         attn = make("attention", width, heads, name=f"layers.{i}.attn")
@@ -157,47 +157,6 @@ def matrices(model: DecoderLM) -> dict[str, tuple[nn.Parameter, Kind]]:
         for name, parameter in model.named_parameters()
         if parameter.dim() > 1 and not name.startswith(norms)
     }
-
-
-def resolved_d_ff(cfg: DictConfig | Mapping[str, Any]) -> int | None:
-    """The FFN width that `build_model` uses; None for an FFN that has no `d_ff`."""
-    return _ffn_options(_config(cfg)).get("d_ff")
-
-
-def ffn_budget(cfg: DictConfig | Mapping[str, Any]) -> int:
-    """Parameters that one layer's FFN should have, 3 D W, with W from `model.ffn_width` or the rule."""
-    sizes = _config(cfg).model
-    width = base_width(sizes.d_model) if sizes.ffn_width is None else sizes.ffn_width
-    if width < 1:
-        raise UsageError(f"model.ffn_width must be at least 1, not {width}")
-    return 3 * sizes.d_model * width
-
-
-def _config(cfg: DictConfig | Mapping[str, Any]) -> DictConfig:
-    return cfg if isinstance(cfg, DictConfig) else OmegaConf.create(dict(cfg))
-
-
-def _options(cfg: DictConfig, slot: str) -> dict[str, Any]:
-    return dict(OmegaConf.to_container(cfg.get(slot) or OmegaConf.create({}), resolve=True))  # type: ignore[arg-type]
-
-
-def _ffn_options(cfg: DictConfig) -> dict[str, Any]:
-    """Options of the FFN, with `d_ff` solved from the budget where it is not given."""
-    options = _options(cfg, "ffn")
-    cls = registry.get("ffn", cfg.choices.ffn)
-    if "d_ff" not in registry.keywords(cls) or options.get("d_ff") is not None:
-        return options
-    budget, width = ffn_budget(cfg), cfg.model.d_model
-
-    def count(d_ff: int) -> int:
-        with torch.device("meta"):
-            return sum(p.numel() for p in cls(width, **(options | {"d_ff": d_ff})).parameters())
-
-    # Parameters grow linearly with the width, so that two counts give the line.
-    low = max(1, budget // (3 * width))
-    at_low, at_high = count(low), count(2 * low)
-    slope = (at_high - at_low) / low
-    return options | {"d_ff": max(1, round(low + (budget - at_low) / slope)) if slope > 0 else low}
 
 
 def _residual_projection(part: nn.Module, d_model: int) -> str | None:

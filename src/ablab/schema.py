@@ -28,6 +28,8 @@ class Model:
     dropout: float = ranged(low=0, below=1)
     final_norm: bool | None = None
     ffn_width: int | None = ranged(None, low=1)
+    match: str = ranged(choices=("parameters", "flops", "none"))
+    match_embedding: bool = MISSING
 
 
 @dataclass
@@ -91,6 +93,7 @@ class Study:
     selection_seeds: list[int] = MISSING
     unstable: list[str] = MISSING
     looks: list[int] = MISSING
+    match: str = ranged(choices=("parameters", "flops", "none"))
     margin: float = ranged(above=0)
     alpha: float = ranged(above=0, below=0.5)
 

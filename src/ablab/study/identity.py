@@ -19,6 +19,7 @@ HARMLESS_TRAIN = (
 )  # fmt: skip
 #: code that every run depends on beside its components; of the room `training` all but what follows
 CORE_CODE = (
+    "ablab.matching",
     "ablab.model",
     "ablab.components.loss",
     "ablab.components.context",
