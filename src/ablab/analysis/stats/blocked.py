@@ -15,19 +15,20 @@ from .paired import subtract, t_ratio
 
 Array = NDArray[np.float64]
 
-BASELINE_BOUND = 0.28
-"""Upper-tail probability at which the baseline counts as noisier than the arms.
+FEW_SEEDS = 4
+BASELINE_BOUND_FEW, BASELINE_BOUND = 0.28, 0.1
+"""Upper-tail probability, up to FEW_SEEDS and beyond, at which the baseline counts as noisier than the arms.
 
-A noisy baseline inflates all differences at once, which the pooled error does not see. The bound was set by
-simulation: loose enough to keep the pooled test for most studies of equal noise, strict enough that false
-verdicts stay under 6.4 % whatever the baseline's noise (up to five comparisons from three seeds on).
+A noisy baseline inflates all differences at once, which the pooled error does not see. Set by simulation: loose
+enough to keep the pooled test for most studies of equal noise, strict enough that false verdicts stay under
+6.4 % whatever the baseline's noise.
 """
-ARM_BOUND, ARM_BOUND_FEW_SEEDS, FEW_SEEDS = 0.2, 1e-5, 4
-"""Upper-tail probability, divided by the number of arms, at which one arm counts as noisier than the rest.
+ARM_BOUND_FEW, ARM_BOUND = 1e-5, 0.15
+"""The same for one arm against the rest, divided by the number of arms.
 
-A noisy arm is already judged by its own spread; the fallback saves the other arms from its noise. Up to
-FEW_SEEDS nothing tells a noisy arm from an unlucky one, and a second test is a second chance of a false verdict:
-there only a gross difference counts.
+A noisy arm is already judged by its own spread; the fallback saves the other arms from its noise. With few seeds
+nothing tells a noisy arm from an unlucky one, and a second test is a second chance of a false verdict: there only
+a gross difference counts.
 """
 
 
@@ -137,8 +138,9 @@ def spread_check(baseline: ArrayLike, arms: ArrayLike) -> Spread:
 
 def spread_bounds(arms: int, n: int) -> tuple[float, float]:
     """The variance ratios above which the baseline, or one of `arms`, counts as noisier than the rest."""
-    arm = (ARM_BOUND if n > FEW_SEEDS else ARM_BOUND_FEW_SEEDS) / arms
-    baseline, one = stats.f.isf([BASELINE_BOUND, arm], n - 1, (arms - 1) * (n - 1))
+    few = n <= FEW_SEEDS
+    tails = [BASELINE_BOUND_FEW if few else BASELINE_BOUND, (ARM_BOUND_FEW if few else ARM_BOUND) / arms]
+    baseline, one = stats.f.isf(tails, n - 1, (arms - 1) * (n - 1))
     return float(baseline), float(one)
 
 
