@@ -213,6 +213,7 @@ def test_anything_else_is_refused_by_name(cell: Cell, half: Any) -> None:
         with pytest.raises(UsageError) as error:
             cell.train("on", cfg)
         assert key in str(error.value) and str(error.value).count(" -> ") == 1
+        assert "train.resume_from=" in str(error.value)
     assert not (cell.folder / "on").exists()
 
 

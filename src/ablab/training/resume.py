@@ -76,11 +76,15 @@ def find(cfg: DictConfig, run_dir: Path, data_hash: str) -> Found:
         return Found(content, lines_up_to(run_dir, _last_row(content)), own=True)
     if broken:
         log.warning("starting %s again from step 0", run_dir)
-    return _other(cfg, cfg.train.resume_from, data_hash) if cfg.train.resume_from else Found()
+    return named(cfg, cfg.train.resume_from, data_hash) if cfg.train.resume_from else Found()
 
 
-def _other(cfg: DictConfig, source: str, data_hash: str) -> Found:
-    """The checkpoint in a run folder or its checkpoints/, or the file `source`."""
+def named(cfg: DictConfig, source: str, data_hash: str) -> Found:
+    """The checkpoint of `train.resume_from=source`: a run folder, its checkpoints/, or a file; only reads.
+
+    Raises:
+        UsageError: there is no readable checkpoint, it holds weights only, or it does not fit this config.
+    """
     path = Path(source).expanduser()
     content: dict[str, Any] | None
     if path.is_dir():
@@ -98,7 +102,7 @@ def _other(cfg: DictConfig, source: str, data_hash: str) -> Found:
         raise UsageError(f"train.resume_from={source}: no such run folder or checkpoint")
     if "optimizer" not in content:
         raise UsageError(f"train.resume_from={source}: holds weights only; name the run folder or its last.pt")
-    check(cfg, content, data_hash, where=source, longer=True)
+    check(cfg, content, data_hash, where=f"train.resume_from={source}", longer=True)
     old = OmegaConf.create(content["config"])
     if old.train.steps < cfg.train.steps:
         schedule = get("schedule", old.choices.schedule)(old.train.steps, **flat(old.schedule))
