@@ -34,7 +34,7 @@ def test_losses_that_are_zero_or_not_finite_draw(pool) -> None:
             {"step": step, "tokens": step, "val/loss": value, "train/loss": value} for step, value in enumerate(odd)
         ]
         pool.run({"norm": f"n{number}"}, rows=rows, steps=5)
-    folder = pool.run({"norm": "inf"}, rows=[], steps=5)
+    folder = pool.run({"norm": "z-inf"}, rows=[], steps=5)
     (folder / "metrics.jsonl").write_text(
         '{"step": 0, "tokens": 0, "val/loss": Infinity}\n{"step": 1, "tokens": 8, "val/loss": NaN}\n'
     )

@@ -43,7 +43,7 @@ def test_values_are_read_as_they_were_meant(tmp_path: Path, written: str, value:
 
 def test_a_broken_config_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("a: [1\n")
-    with pytest.raises(UsageError, match="config.yaml is no readable YAML"):
+    with pytest.raises(UsageError, match=r"config\.yaml is no readable YAML"):
         read.read_config(tmp_path / "config.yaml")
 
 

@@ -99,7 +99,8 @@ def assemble(plan: Plan, runs: Sequence[Run]) -> Table:
     """
     by_name = {run.name: run for run in runs}
     entries = [Entry(cell, by_name.get(cell.folder or "")) for cell in plan.cells]
-    warnings, excluded = _part(entries), []
+    warnings = _part(entries)
+    excluded: list[dict[str, str]] = []
     entries = _newest(entries, excluded)
     trials: dict[str, list[Entry]] = defaultdict(list)
     gathered: dict[tuple[str, tuple[tuple[str, str], ...]], list[Entry]] = defaultdict(list)

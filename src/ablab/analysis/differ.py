@@ -60,7 +60,8 @@ def differing(tables: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def follows(key: str, factors: Iterable[str], tables: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a key has one value for each combination of the factors' levels."""
-    names, seen = list(factors), {}
+    names = list(factors)
+    seen: dict[tuple[str, ...], str] = {}
     for table in tables:
         combination = tuple(text(table.get(name)) for name in names)
         if seen.setdefault(combination, text(table.get(key))) != text(table.get(key)):

@@ -146,19 +146,14 @@ def _zoom(axis: Axes, drawn: Sequence[np.ndarray]) -> None:
         return
     low, high = float(flat.min()), float(np.quantile(flat, 0.995))
     if low > 0 and high / low > 1.02:
-        from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+        from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
 
         axis.set_yscale("log")
         axis.set_ylim(low * (low / high) ** 0.06, high * (high / low) ** 0.06)
-        axis.yaxis.set_major_locator(
-            LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7) if high / low > 1.5 else np.arange(1, 10, 0.1))
-        )
+        wide = high / low > 1.5
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7)) if wide else MaxNLocator(6))
         axis.yaxis.set_major_formatter(ScalarFormatter())
         axis.yaxis.set_minor_formatter(NullFormatter())
-        if high / low <= 1.5:
-            from matplotlib.ticker import MaxNLocator
-
-            axis.yaxis.set_major_locator(MaxNLocator(6))
 
 
 def _named(rows: Sequence[Row]) -> list[str]:

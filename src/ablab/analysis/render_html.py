@@ -31,8 +31,8 @@ pre code{background:none;padding:0;white-space:pre-wrap;overflow-wrap:anywhere}
 figure{margin:1.1rem 0;page-break-inside:avoid;break-inside:avoid}
 figure svg{display:block;width:100%;height:auto}
 figure .wide{overflow-x:auto}
-figcaption,caption{color:var(--soft);font-size:.86rem;text-align:left;margin-top:.35rem;max-width:46rem}
-caption{caption-side:bottom;padding-top:.4rem}
+figcaption,.caption{color:var(--soft);font-size:.86rem;text-align:left;margin-top:.35rem;max-width:46rem}
+.table+.caption{margin-top:-.4rem}
 .table{overflow-x:auto;margin:.8rem 0;-webkit-overflow-scrolling:touch}
 table{border-collapse:collapse;font-size:.86rem;line-height:1.35;font-variant-numeric:tabular-nums;border-top:2px solid var(--ink);border-bottom:2px solid var(--ink)}
 th,td{padding:.32rem .7rem .32rem 0;text-align:left;vertical-align:top}
@@ -45,7 +45,7 @@ summary{cursor:pointer;color:var(--accent);font-size:.92rem}
 .tag{display:inline-block;padding:.02rem .45rem;border-radius:999px;font-size:.8rem;font-weight:600;white-space:nowrap;border:1px solid}
 .better{color:#00533b;background:#e3f4ec;border-color:#8fcbb3}.worse{color:#8a2f00;background:#fdeade;border-color:#eab08c}
 .equivalent{color:#0b4a7d;background:#e4f0fa;border-color:#9cc3e4}.inconclusive{color:#4d5560;background:#f0f2f4;border-color:#c5ccd3}
-@media (max-width:640px){body{font-size:15px}main{padding:1.1rem .9rem 3rem}h1{font-size:1.35rem}figure svg{min-width:34rem}figure.small svg{min-width:0}}
+@media (max-width:640px){body{font-size:15px}main{padding:1.1rem .9rem 3rem}h1{font-size:1.35rem}figure svg{min-width:34rem}figure.forest svg{min-width:26rem}}
 @media print{main{max-width:none;padding:0}body{font-size:10pt}nav,summary{display:none}details::details-content{content-visibility:visible;display:block;height:auto}.table,figure .wide{overflow:visible}table{font-size:7.5pt}h2{break-after:avoid}tr{break-inside:avoid}a{color:inherit}}
 """
 SCALE = 1.75  # pixels of the page per point of a figure
@@ -91,7 +91,7 @@ def _block(block: Any, figures: Mapping[str, str]) -> str:
         return f"<pre><code>{escape(block.text)}</code></pre>"
     if isinstance(block, Picture):
         picture = prefixed(figures[block.name], block.name, block.alt)
-        return f'<figure><div class="wide">{picture}</div><figcaption>{inline(block.caption)}</figcaption></figure>'
+        return f'<figure class="{block.name}"><div class="wide">{picture}</div><figcaption>{inline(block.caption)}</figcaption></figure>'
     if isinstance(block, Grid):
         table = _table(block)
         if block.folded:
@@ -117,8 +117,9 @@ def _table(grid: Grid) -> str:
         "<tr>" + "".join(f"<td{kind}>{_cell(text)}</td>" for text, kind in zip(row, kinds, strict=True)) + "</tr>"
         for row in grid.written()
     )
-    caption = f"<caption>{inline(grid.caption)}</caption>" if grid.caption else ""
-    return f'<div class="table"><table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'
+    caption = f'<p class="caption">{inline(grid.caption)}</p>' if grid.caption else ""
+    table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table>"
+    return f'<div class="table">{table}</div>{caption}'
 
 
 def _cell(text: str) -> str:

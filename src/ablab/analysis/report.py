@@ -60,12 +60,13 @@ def write_report(facts: Facts, out: Path, formats: Sequence[str], source: str) -
     """Write facts to a folder; files of an older report there that are no longer made vanish."""
     from ablab.analysis.document import Grid
     from ablab.analysis.drawing import draw
-    from ablab.analysis.pages.build import document
+    from ablab.analysis.pages.build import document, spoken
     from ablab.analysis.render_html import html
     from ablab.analysis.render_text import csv_text, latex, markdown
 
     figures = draw(facts, formats)
     pages = document(facts, figures)
+    facts.report["words"] = spoken(pages)
     files: dict[str, bytes] = {
         SOURCE: source.encode(),
         "report.json": (json.dumps(facts.report, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(),
@@ -97,11 +98,7 @@ def summary_text(report: dict[str, Any]) -> str:
         mean = "—" if cell["mean"] is None else f"{cell['mean']:.4f}"
         spread = "" if cell["std"] is None else f" ± {cell['std']:.4f}"
         lines.append(f"{cell['label'] or 'all runs':<{width}}  {mean}{spread}  n={cell['n']} of {cell['planned']}")
-    for item in report["comparisons"]:
-        if item["primary"] and item["difference"] is not None:
-            interval = f" [{item['ci'][0]:+.4f}, {item['ci'][1]:+.4f}]" if item["ci"] else ""
-            word = item["verdict"] if item["ci"] else "no verdict below three seeds"
-            lines.append(f"{item['label']} against {item['baseline']}: {item['difference']:+.4f}{interval}: {word}")
+    lines += ["", *(line.replace("`", "") for line in report["words"])]
     lines += [f"warning: {warning}" for warning in report["warnings"]]
     return "\n".join(lines)
 

@@ -21,7 +21,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "h", "<", ">", "*")
 GREY, BAND = "#6b7280", "#e8edf3"
 
-RC: dict[str, Any] = {
+RC: Any = {
     "figure.dpi": 100, "savefig.dpi": 200, "figure.constrained_layout.use": True,
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"], "font.size": 8.5,
     "axes.titlesize": 9, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.labelsize": 8.5,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -105,12 +106,12 @@ def _span(parts: Sequence[str]) -> str:
 
 
 def more_seeds(command: str | None, wanted: Sequence[int]) -> str | None:
-    """The study's own command with more seeds."""
+    """The study's own command, as it was typed, with other seeds."""
     if not command:
         return None
-    words = [word for word in command.split() if not word.startswith("seed=")]
-    value = ",".join(map(str, wanted))
-    if "-m" not in words and "--multirun" not in words and not any(word.startswith("experiment=") for word in words):
-        place = next((number for number, word in enumerate(words) if "=" in word), len(words))
-        words.insert(place, "-m")
-    return " ".join([*words, f"seed={value}"])
+    kept = re.sub(r"\s+seed=\S+", "", command)
+    if not re.search(r"(?:^|\s)(?:-m|--multirun|experiment=\S+)(?:\s|$)", kept):
+        place = re.search(r"\s+(?=[\w.+~/'\"]+=)", kept)
+        end = place.start() if place else len(kept)
+        kept = f"{kept[:end]} -m{kept[end:]}"
+    return f"{kept} seed={','.join(map(str, wanted))}"

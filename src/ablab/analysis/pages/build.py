@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ablab.analysis.cells import METRIC
-from ablab.analysis.document import Document, listed
+from ablab.analysis.document import Code, Document, Items, Text, listed
 from ablab.analysis.facts import Facts
 from ablab.analysis.levels import spans, text
 from ablab.analysis.pages import effects, first, noise, runs, swaps, verdicts
@@ -57,3 +57,16 @@ def subtitle(facts: Facts) -> str:
     parts.append(f"{finished} of {planned} planned runs count")
     parts += [seeds, f"{METRIC} in nats per token, lower is better"]
     return " · ".join(parts)
+
+
+def spoken(document: Document) -> list[str]:
+    """The sentences of the first screen, without warnings: what a terminal shows."""
+    lines: list[str] = []
+    for block in document.sections[0].blocks:
+        if isinstance(block, Items) and block.tone == "lead":
+            lines += block.items
+        elif isinstance(block, Text):
+            lines.append(block.text)
+        elif isinstance(block, Code):
+            lines.append(f"    {block.text}")
+    return lines

@@ -104,7 +104,9 @@ def declared(facts: Facts) -> Section:
     if plan.baseline:
         lines.append(f"Baseline: `{label(plan.baseline)}`")
     kind = {"factorial": "full factorial", "one_at_a_time": "one factor at a time"}.get(plan.design, plan.design)
-    lines.append(f"Design: {kind}, {len(facts.table.rows)} variants, seeds {spans(plan.seeds)}")
+    lines.append(
+        f"Design: {kind}, {len(facts.table.rows)} variants, {'seeds' if len(plan.seeds) > 1 else 'seed'} {spans(plan.seeds)}"
+    )
     if plan.nuisance:
         where = (
             f"chosen on seeds {', '.join(map(str, plan.selection_seeds))}, reported on the others"

@@ -22,7 +22,8 @@ def one_seed(facts: Facts) -> list[Block | None]:
     lines = words.seen(facts)
     found.append(Items(lines, "lead") if lines else None)
     found.append(Text(against_noise(facts)))
-    wanted = list(range(min(facts.plan.seeds, default=0), min(facts.plan.seeds, default=0) + MORE[0]))
+    used = facts.plan.seeds
+    wanted = sorted([*used, *[seed for seed in range(MORE[0] + len(used)) if seed not in used][: MORE[0] - len(used)]])
     command = words.more_seeds(facts.plan.command, wanted)
     if command:
         found.append(Text(f"This command adds seeds and keeps what is done{how_long(facts)}:"))

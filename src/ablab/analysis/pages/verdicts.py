@@ -51,20 +51,18 @@ def section(facts: Facts) -> Section:
             for item in items if item["primary"] is kind
         ]  # fmt: skip
 
-    level = facts.inference.level
-    caption = (
-        f"Difference: variant − baseline, mean over the seeds that both finished; n counts them. Interval: simultaneous, "
-        f"{percent(1 - level)}. Practical: whether the interval lies outside ±{facts.plan.margin:g} (yes), inside (no) or neither "
-        "(unclear). Finds: the smallest difference that these seeds find with 80 % power, in nats, at family level."
-    )
+    caption = "Difference: variant − baseline, mean over the seeds that both finished; n counts them."
+    if any(item["ci"] for item in items):
+        caption += (
+            f" Interval: simultaneous, {percent(1 - facts.inference.level)}. Practical: whether the interval lies outside "
+            f"±{facts.plan.margin:g} (yes), inside (no) or neither (unclear). Finds: the smallest difference that these seeds "
+            "find with 80 % power, in nats, at family level."
+        )
     if rows(True):
         made.add(compact("verdicts", columns, rows(True), caption, folded=len(rows(True)) > FOLD_AT))
     if rows(False):
-        made.add(
-            Text(
-                "Other cells against the baseline, a family of their own; in a full factorial judge by the effects below."
-            )
-        )
+        judge = "; in a full factorial judge by the effects below" if facts.report["interactions"] else ""
+        made.add(Text(f"Other cells against the baseline, a family of their own{judge}."))
         made.add(compact("other_cells", columns, rows(False), folded=len(rows(False)) > 12))
     return made.add(Items(facts.inference.notes) if facts.inference.notes else None)
 
@@ -140,9 +138,10 @@ def cells(facts: Facts) -> Section:
             row.label, entry["n"], entry["planned"], entry["mean"], entry["std"], entry["ci"], entry["best"]["loss"],
             entry["best"]["step"], perplexity(entry["mean"]), sum(bits) / len(bits) if bits else None,
         ])  # fmt: skip
+    interval_text = f" Interval: {percent(1 - facts.plan.alpha)}, of the mean." if any(row[5] for row in rows) else ""
     caption = (
         f"Final: {METRIC} at the last step, mean over seeds, the headline. Best: the lowest evaluation of any seed, "
-        f"for orientation only. Interval: {percent(1 - facts.plan.alpha)}, of the mean. n: distinct seeds that finished. {MISSING}: no value."
+        f"for orientation only.{interval_text} n: distinct seeds that finished. {MISSING}: no value."
     )
     return Section("Cells", "cells").add(compact("cells", columns, rows, caption, folded=len(rows) > FOLD_AT))
 
