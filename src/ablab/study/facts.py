@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from .. import catalog, registry
 from ..costs import costs
 from ..errors import UsageError
+from ..matching import options_of
 from ..training.device import resolve_device
 
 
@@ -45,6 +46,6 @@ def model_facts(configs: list[tuple[dict[str, Any], int]]) -> list[dict[str, Any
 def _try_rates(cfg: DictConfig) -> None:
     """Make the optimiser and the schedule once, so that an option out of range is found now and not in the cell."""
     registry.get("optimizer", cfg.choices.optimizer)(
-        [{"params": [torch.nn.Parameter(torch.zeros(1))]}], **OmegaConf.to_container(cfg.optimizer)
+        [{"params": [torch.nn.Parameter(torch.zeros(1))]}], **options_of(cfg, "optimizer")
     )
-    registry.get("schedule", cfg.choices.schedule)(10**9, **OmegaConf.to_container(cfg.schedule))
+    registry.get("schedule", cfg.choices.schedule)(10**9, **options_of(cfg, "schedule"))

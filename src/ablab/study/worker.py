@@ -10,16 +10,21 @@ import threading
 import time
 import traceback
 from dataclasses import asdict
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import torch
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from .. import catalog, runfolder
-from ..data.token_data import open_data
+from ..components.sampling import Sampling
+from ..data.token_data import TokenData, open_data
+from ..generate import generate
+from ..model import DecoderLM
 from ..tracking.make import make_sinks
 from ..tracking.sink import RunInfo, Sink
 from ..training.loop import train
@@ -115,7 +120,8 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
             for sink in sinks:
                 sink.start(info)
                 started.append(sink)
-            outcome = train(cfg, run_dir, data, sinks, stop, report, status=status)
+            sample = partial(_sample, data) if cfg.choices.tracker != "none" else None
+            outcome = train(cfg, run_dir, data, sinks, stop, report, status=status, sample=sample)
             status.finish(outcome)
         except BaseException as error:
             outcome = Outcome("failed", _step(task), _reason(error))
@@ -133,6 +139,18 @@ def _info(task: Task, cfg: DictConfig, resumed: bool, data_hash: str) -> RunInfo
         id=task.tracker_id, name=task.folder, group=task.label, job_type="train", tags=(task.study,),
         config=task.config | facts, runs_dir=Path(task.runs_dir), run_dir=task.run_dir, resumed=resumed, notes=cfg.note,
     )  # fmt: skip
+
+
+def _sample(data: TokenData, model: DecoderLM) -> str:
+    """A text of at most a context's length that the model writes from the first token of the validation text."""
+    tokenizer = data.tokenizer
+    start = [int(data.val[0])]
+    generator = torch.Generator(model.token_embeddings.weight.device).manual_seed(0)
+    length = min(200, model.context_length - 1)
+    written = generate(
+        model, [start], length, sampling=Sampling(temperature=0.8), eot_id=tokenizer.eot_id, generator=generator
+    )
+    return tokenizer.decode(start + written[0].ids)
 
 
 def _enter_hydra(task: Task) -> None:

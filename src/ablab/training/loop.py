@@ -18,7 +18,7 @@ from .device import compiled, quiet_gc, runtime
 from .divergence import diverged
 from .outcome import Outcome, Progress
 from .resume import find
-from .run import Run
+from .run import Run, Sample
 from .status import Status
 
 Stop = Callable[[], str | None]
@@ -37,6 +37,7 @@ def train(
     report: Callable[[Progress], None] = lambda progress: None,
     *,
     status: Status | None = None,
+    sample: Sample | None = None,
 ) -> Outcome:
     """Train one run to its end, or on from its last checkpoint, and say how it ended.
 
@@ -51,6 +52,7 @@ def train(
         report: called with every row, and about once a second in between.
         status: the run's status.json, where the caller keeps it open and writes the final state. Without it
             train does both.
+        sample: writes a text with the trained model, which the sinks show; it may not touch the random state.
 
     Raises:
         UsageError: config out of range, data too short, or a checkpoint of another run.
@@ -65,7 +67,7 @@ def train(
         runtime(cfg.train.device, cfg.train.threads, cfg.train.precision) as where,
     ):
         # 2. Build the parts; weights, data order and dropout each have a generator of their own.
-        run = Run(cfg, Path(run_dir), data, where, current, sinks, report)
+        run = Run(cfg, Path(run_dir), data, where, current, sinks, report, sample)
         # 3. Take over a checkpoint: this run's own, else the one that train.resume_from names.
         run.restore(found)
         # 4. Train.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from torch import nn
 
 from ..data import Batches, TokenData, eval_windows
 from ..errors import UsageError
@@ -32,6 +33,9 @@ from .status import Status
 
 log = logging.getLogger(__name__)
 
+#: writes a text with a model, to be shown beside the last row
+Sample = Callable[[nn.Module], str]
+
 
 class Run:
     """The parts of a run, built from its config, and its state."""
@@ -45,10 +49,11 @@ class Run:
         status: Status,
         sinks: Sequence[Sink],
         report: Callable[[Progress], None],
+        sample: Sample | None = None,
     ) -> None:
         t, length = cfg.train, cfg.model.context_length
         self.cfg, self.run_dir, self.data, self.where = cfg, run_dir, data, where
-        self.status, self.sinks, self.report = status, sinks, report
+        self.status, self.sinks, self.report, self.sample = status, sinks, report, sample
         self.steps, self.clip = t.steps, t.grad_clip or None
         self.tokens_per_step = t.batch_size * t.grad_accum * length
         self.model = build_model(cfg, data.vocab_size).to(where.device)
@@ -109,6 +114,10 @@ class Run:
             self.meter.restart()
         if evaluation is not None:
             row |= evaluation.row()
+        if self.sample is not None and s.step == self.steps:
+            text = self.sample(self.model)
+            for sink in self.sinks:
+                sink.log_text("sample", text, s.step)
         self._show(self.metrics.write(row | {"seconds": s.seconds}))
 
     def note(self, evaluation: Evaluation) -> None:
