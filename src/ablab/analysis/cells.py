@@ -122,7 +122,8 @@ def assemble(plan: Plan, runs: Sequence[Run]) -> Table:
     for row in rows:
         row.entries.sort(key=lambda entry: entry.cell.seed)
         excluded += [left for entry in row.entries if (left := _left_out(entry))]
-    return Table(rows, dict(trials), excluded, warnings, main)
+    ordered = {name: trials[name] for name in dict.fromkeys(label(row.factors) for row in rows)}
+    return Table(rows, ordered, excluded, warnings, main)
 
 
 def _place(plan: Plan, row: Row) -> tuple[int, ...]:

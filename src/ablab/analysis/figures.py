@@ -248,7 +248,8 @@ def rates(lines: Sequence[tuple[str, Sequence[tuple[float, float | None, bool]]]
         axis.set_xscale("log")
     axis.set_xlabel(f"{key}   (× diverged)")
     axis.set_ylabel("final validation loss (nats per token)")
-    axis.legend(loc="best")
+    widest = max(len(name) for name, _ in lines)
+    figure.legend(loc="outside lower center", ncols=max(1, min(len(lines), int(110 / (widest + 8)))))
     return figure
 
 
@@ -285,6 +286,14 @@ def interactions(pairs: Sequence[Mapping[str, Any]]) -> Figure | None:
     return figure
 
 
+def _stacked(label: str, width: int) -> str:
+    """A label in lines of at most `width` letters, if breaking at commas, then at signs, can do it."""
+    parts = label.split(",")
+    if max(map(len, parts)) > width:
+        parts = [part for piece in parts for part in piece.replace("=", "=\n").split("\n")]
+    return "\n".join(parts)
+
+
 def slopes(rows: Sequence[Row], look: Mapping[str, Look]) -> Figure | None:
     """Final loss of every seed in every variant, one line per seed: parallel lines mean that pairing pays."""
     rows = [row for row in rows if row.values]
@@ -303,7 +312,10 @@ def slopes(rows: Sequence[Row], look: Mapping[str, Look]) -> Figure | None:
     for place, row in enumerate(rows):
         axis.plot([place] * len(row.values), list(row.values.values()), look[row.label].marker, ls="",
                   color=look[row.label].colour, ms=5.5, mec="white", mew=0.6, zorder=2)  # fmt: skip
-    names = [row.label.replace(",", "\n") if len(rows) <= 6 else str(place + 1) for place, row in enumerate(rows)]
+    if len(rows) <= 6:
+        names = [_stacked(row.label, int(80 / len(rows))) for row in rows]
+    else:
+        names = [str(place + 1) for place in range(len(rows))]
     axis.set_xticks(range(len(rows)), names)
     axis.set_xlim(-0.3, len(rows) - 0.55)
     axis.set_ylabel("final validation loss (nats per token)")

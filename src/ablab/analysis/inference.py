@@ -13,6 +13,7 @@ import pandas as pd
 from ablab.analysis.cells import Row, Table, baseline_row
 from ablab.analysis.levels import text
 from ablab.analysis.plan import Plan
+from ablab.analysis.tuning import ledger
 from ablab.errors import UsageError
 
 MIN_SEEDS = 3
@@ -67,7 +68,7 @@ def infer(plan: Plan, table: Table, base: Row | None) -> Inference:
         rows = [row for row in table.rows if tuple(row.group.items()) == group]
         reference = base if group == table.main else baseline_row(plan, rows)
         if reference is not None:
-            _compare(found, plan, rows, reference, main=group == table.main)
+            _compare(found, plan, table, rows, reference, main=group == table.main)
     if base is not None and any(row.count("diverged") for row in table.compared):
         from ablab.analysis.stats.failures import divergence
 
@@ -96,11 +97,12 @@ def is_unstable(row: Row, names: Sequence[str]) -> bool:
     return bool(words & set(names))
 
 
-def _compare(found: Inference, plan: Plan, rows: Sequence[Row], base: Row, main: bool) -> None:
+def _compare(found: Inference, plan: Plan, table: Table, rows: Sequence[Row], base: Row, main: bool) -> None:
     others = sorted((row for row in rows if row is not base), key=lambda row: _order(row, base))
     primary = {row.label for row in others if len(changed(row, base)) == 1 or not row.factors} if main else set()
     pairs = {row.label: sorted(set(row.values) & set(base.values)) for row in others}
     most = max((len(seeds) for seeds in pairs.values()), default=0)
+    edges = {item.label for item in ledger(plan, table) if item.edges} if main else set()
     results: dict[str, dict[str, Any]] = {}
     if most >= MIN_SEEDS:
         level = _level(found, plan, most) if main else plan.alpha
@@ -119,7 +121,19 @@ def _compare(found: Inference, plan: Plan, rows: Sequence[Row], base: Row, main:
             "practical": "unclear",
         }
         known = {**plain, **results.get(row.label, {}), "primary": row.label in primary}
-        found.comparisons.append({key: known.get(key) for key in KEYS})
+        item = {key: known.get(key) for key in KEYS}
+        if (reason := _refusal(str(item["verdict"]), row.label in edges, base.label in edges)) and item["ci"]:
+            item |= {"verdict": "inconclusive", "practical": "unclear", "refused": reason}
+        found.comparisons.append(item)
+
+
+def _refusal(verdict: str, variant_at_edge: bool, baseline_at_edge: bool) -> str | None:
+    """Why a verdict is not given: an arm whose tuned value ends its grid may be better than it looks."""
+    if variant_at_edge and verdict in ("worse", "equivalent"):
+        return "since its best tuned value lies on the edge of the grid"
+    if baseline_at_edge and verdict in ("better", "equivalent"):
+        return "since the baseline's best tuned value lies on the edge of the grid"
+    return None
 
 
 def _level(found: Inference, plan: Plan, n: int) -> float:

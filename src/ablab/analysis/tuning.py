@@ -39,7 +39,7 @@ def ledger(plan: Plan, table: Table) -> list[Trials]:
     """Trials per variant of a study with nuisance values, in the order of the table."""
     found = []
     for row in table.compared if plan.nuisance else ():
-        entries = [entry for entry in table.trials[row.label] if entry.run]
+        entries = [entry for entry in table.trials[label(row.factors)] if entry.run]
         selection = [entry for entry in entries if not plan.selection_seeds or entry.cell.seed in plan.selection_seeds]
         edges = []
         for key in plan.nuisance:
@@ -136,7 +136,7 @@ def common_rate(plan: Plan, table: Table) -> tuple[dict[str, Any], dict[str, flo
     for row in table.compared:
         values = [
             entry.value
-            for entry in table.trials[row.label]
+            for entry in table.trials[label(row.factors)]
             if entry.group == table.main and label(entry.cell.nuisance) == wanted
             and entry.cell.seed not in plan.selection_seeds and entry.value is not None
         ]  # fmt: skip

@@ -29,8 +29,8 @@ def swap(row: Row, base: Row) -> str:
     return listed(parts)
 
 
-def verdict(comparison: Mapping[str, Any], row: Row, base: Row, margin: float) -> str:
-    """One comparison in words."""
+def verdict(comparison: Mapping[str, Any], row: Row, base: Row, margin: float, level: float | None = None) -> str:
+    """One comparison in words; `level` is said where it is not the declared one."""
     n, difference = comparison["n_pairs"], comparison["difference"]
     start = f"{swap(row, base)}: "
     if difference is None:
@@ -39,13 +39,16 @@ def verdict(comparison: Mapping[str, Any], row: Row, base: Row, margin: float) -
     if not comparison["ci"]:
         return f"{start}{size} on {seeds(n)}; no verdict with fewer than three seeds"
     low, high = comparison["ci"]
-    where = f"{size}, interval [{nats(low)}, {nats(high)}], {p_text(comparison['p_adjusted'])}, {seeds(n)}"
+    against = f" (tested at {level:.4g})" if level is not None else ""
+    where = f"{size}, interval [{nats(low)}, {nats(high)}], {p_text(comparison['p_adjusted'])}{against}, {seeds(n)}"
     word = comparison["verdict"]
     practical = {
         "yes": f", and beyond the margin of ±{margin:g}",
         "no": f", but smaller than the margin of ±{margin:g}",
         "unclear": f"; whether it exceeds the margin of ±{margin:g} is open",
     }[comparison["practical"]]
+    if comparison.get("refused"):
+        return f"{start}not judged, {comparison['refused']} ({where})"
     if word in ("better", "worse"):
         return f"{start}{word}{practical} ({where})"
     if word == "equivalent":

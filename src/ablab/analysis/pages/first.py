@@ -46,11 +46,32 @@ def sentences(facts: Facts) -> list[str]:
     rows = {row.label: row for row in facts.table.rows}
     primary = [item for item in facts.report["comparisons"] if item["primary"]]
     if facts.base is not None:
-        found += [words.verdict(item, rows[item["label"]], facts.base, facts.plan.margin) for item in primary]
+        level = facts.inference.level if facts.inference.level < facts.plan.alpha else None
+        for item in primary:
+            found.append(words.verdict(item, rows[item["label"]], facts.base, facts.plan.margin, level))
+    found += divergence(facts)
     if len(facts.plan.factors) > 1:
         found += interaction_sentences(facts)
     found += lowest(facts)
     return found
+
+
+def divergence(facts: Facts) -> list[str]:
+    """How often each variant diverged, where any did."""
+    lines = []
+    for item in facts.report["divergence"]:
+        if item["diverged"]:
+            low, high = item["ci"]
+            p = (
+                f"; against the baseline McNemar {words.p_text(item['mcnemar_p'])}"
+                if item["mcnemar_p"] is not None
+                else ""
+            )
+            lines.append(
+                f"{item['label']} diverged in {item['diverged']} of {item['outcomes']} runs "
+                f"({percent(1 - facts.plan.alpha)} interval of the share: {low:.2f} to {high:.2f}{p})"
+            )
+    return lines
 
 
 def interaction_sentences(facts: Facts) -> list[str]:
@@ -109,7 +130,7 @@ def declared(facts: Facts) -> Section:
     )
     if plan.nuisance:
         where = (
-            f"chosen on seeds {', '.join(map(str, plan.selection_seeds))}, reported on the others"
+            f"chosen on {'seeds' if len(plan.selection_seeds) > 1 else 'seed'} {spans(plan.selection_seeds)}, reported on the others"
             if plan.selection_seeds
             else "chosen on the reported seeds"
         )
