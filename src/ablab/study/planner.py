@@ -72,10 +72,12 @@ def power(plan: Plan) -> list[str]:
              f"alpha = {plan.settings.alpha:g}; s: standard deviation of the paired differences)"]  # fmt: skip
     for n in dict.fromkeys([*sorted({3, 5, 8} | ({len(plan.seeds)} if len(plan.seeds) > 2 else set()))]):
         factor = stats.mde_factor(n, alpha=plan.settings.alpha, comparisons=comparisons)
+        apart = stats.mde_factor(n, alpha=plan.settings.alpha, comparisons=comparisons, method="holm")
         nats = (
             f" = {factor * noise['sd']:.4f} nats (noise {noise['sd']:.4f}, n = {noise['n']})" if noise.get("sd") else ""
         )
-        lines.append(f"  n = {n}: {factor:.2f} s{nats}")
+        holm = f"; {apart:.2f} s where the arms' spreads differ" if comparisons > 1 else ""
+        lines.append(f"  n = {n}: {factor:.2f} s{nats}{holm}")
     if not noise.get("sd"):
         lines.append("  the noise at this scale is not known; `experiment=noise` measures it")
     return lines

@@ -91,5 +91,6 @@ def mark_lost(runs_dir: Path, run_dir: Path, run_id: str, reason: str) -> None:
             return
         run_dir.mkdir(parents=True, exist_ok=True)
         status |= {"state": "failed", "reason": reason, "heartbeat": time.time()}
-        status.setdefault("step", 0)
+        rows = runfolder.read_metrics(run_dir)
+        status["step"] = max(status.get("step") or 0, rows[-1]["step"] if rows else 0)  # the last heartbeat is old
         runfolder.write_json_atomic(run_dir / runfolder.STATUS, status)

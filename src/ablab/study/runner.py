@@ -14,6 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from .. import runfolder
 from . import pool, processes
 from .display import Board
 from .task import Task
@@ -85,6 +86,8 @@ class Runner:
                 for child in self._wait():
                     self._children.remove(child)
                     ending = self._ending(child)
+                    if ending is None and self.stopped:
+                        continue
                     if ending is None:
                         elsewhere.append(child.task)
                         self.board.note_once(
@@ -145,7 +148,7 @@ class Runner:
             pass
 
     def _ending(self, child: Child) -> Ending | None:
-        """How a child ended; None if another process owns its run."""
+        """How a child ended; None if another process owns its run, or if it was stopped before it began."""
         child.process.join()
         self._receive(child)
         child.connection.close()
@@ -156,11 +159,12 @@ class Runner:
                 return Ending(state, trained=False)
             case ("outcome", state, step, reason, trace, _):
                 return Ending(state, step, reason, trace)
-        code = child.process.exitcode or 0
+        task, code = child.task, child.process.exitcode or 0
+        if self.stopped and runfolder.read_status(task.run_dir) is None:
+            return None
         reason = (
             f"killed by {signal.Signals(-code).name}" if code < 0 else f"its process exited with code {code} unasked"
         )
-        task = child.task
         pool.mark_lost(Path(task.runs_dir), task.run_dir, task.run_id, reason)
         return Ending("failed", reason=reason)
 

@@ -61,6 +61,13 @@ class Stop:
         except (EOFError, OSError):
             self._set("the sweep's process is gone")
 
+    def tell(self, connection: Connection, message: tuple[Any, ...]) -> None:
+        """Send a message to the sweep's process; when that is gone, stop instead of failing."""
+        try:
+            connection.send(message)
+        except OSError:
+            self._set("the sweep's process is gone")
+
 
 def run_cell(task: Task, connection: Connection) -> None:
     """Train one cell. Messages sent: ("progress", fields of a Progress), then one of ("busy",), ("done", state) for a run that
@@ -70,11 +77,11 @@ def run_cell(task: Task, connection: Connection) -> None:
     runs_dir = Path(task.runs_dir)
     with pool.owned(runs_dir, task.run_id) as mine:
         if not mine:
-            connection.send(("busy",))
+            stop.tell(connection, ("busy",))
             return
         state = runfolder.state(task.run_dir)
         if state in runfolder.OUTCOMES:
-            connection.send(("done", state))
+            stop.tell(connection, ("done", state))
             return
         try:
             message = _run(task, stop, connection)
@@ -83,7 +90,7 @@ def run_cell(task: Task, connection: Connection) -> None:
             log.error("the run failed\n%s", trace)
             message = ("outcome", "failed", _step(task), _reason(error), trace, {})
             _record_failure(task, _reason(error))
-    connection.send(message)
+    stop.tell(connection, message)
 
 
 def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
@@ -110,7 +117,7 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
     def report(progress: Progress) -> None:
         if time.monotonic() - last[0] >= 0.25 or progress.step == progress.steps:
             last[0] = time.monotonic()
-            connection.send(("progress", asdict(progress)))
+            stop.tell(connection, ("progress", asdict(progress)))
 
     outcome = Outcome("failed", 0, "the tracker did not start")
     started: list[Sink] = []
