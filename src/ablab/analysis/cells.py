@@ -9,11 +9,11 @@ from typing import Any
 
 from ablab.analysis.differ import parting, traits
 from ablab.analysis.levels import label, natural, text
+from ablab.analysis.metric import LOSS, data_factors
 from ablab.analysis.plan import Cell, Plan
 from ablab.analysis.read import Run
 from ablab.errors import UsageError, unknown
 
-METRIC = "val/loss"
 STATES = ("finished", "diverged", "failed", "interrupted", "missing")
 _RANK = {state: rank for rank, state in enumerate(("finished", "diverged", "failed", "interrupted", "running"))}
 
@@ -25,8 +25,7 @@ class Entry:
     cell: Cell
     run: Run | None
     group: tuple[tuple[str, str], ...] = ()
-    problem: str | None = None
-    metric: str = METRIC
+    metric: str = LOSS
 
     @property
     def name(self) -> str:
@@ -60,6 +59,11 @@ class Row:
         return sum(entry.state == state for entry in self.entries)
 
     @property
+    def metric(self) -> str:
+        """What its values measure."""
+        return self.entries[0].metric if self.entries else LOSS
+
+    @property
     def values(self) -> dict[int, float]:
         """Final loss by seed, of the finished runs."""
         return {entry.cell.seed: value for entry in self.entries if (value := entry.value) is not None}
@@ -91,15 +95,15 @@ class Table:
         return [row for row in self.rows if tuple(row.group.items()) == self.main]
 
 
-def assemble(plan: Plan, runs: Sequence[Run]) -> Table:
+def assemble(plan: Plan, runs: Sequence[Run], metric: str = LOSS) -> Table:
     """Gather runs into the cells of the plan.
 
     Of several runs for one cell and seed the newest finished one counts. Runs that differ in something that no
     factor names are kept in groups of their own. Tuned values are chosen on the selection seeds.
     """
     by_name = {run.name: run for run in runs}
-    entries = [Entry(cell, by_name.get(cell.folder or "")) for cell in plan.cells]
-    warnings = _part(entries)
+    entries = [Entry(cell, by_name.get(cell.folder or ""), metric=metric) for cell in plan.cells]
+    warnings = _part(entries, apart_by_data=not data_factors(plan))
     excluded: list[dict[str, str]] = []
     entries = _newest(entries, excluded)
     trials: dict[str, list[Entry]] = defaultdict(list)
@@ -132,13 +136,19 @@ def _place(plan: Plan, row: Row) -> tuple[int, ...]:
     )
 
 
-def _part(entries: Sequence[Entry]) -> list[str]:
-    """Give entries whose runs differ beyond the plan their group; returns the warnings that name the keys."""
+def _part(entries: Sequence[Entry], apart_by_data: bool) -> list[str]:
+    """Give entries whose runs differ beyond the plan their group; returns the warnings that name the keys.
+
+    `apart_by_data`: no factor explains other data, so that even runs of two variants must share it.
+    """
     cells: dict[Any, list[Run]] = defaultdict(list)
     for entry in entries:
         if entry.run and entry.run.state in ("finished", "diverged"):
             cells[label(entry.cell.factors), label(entry.cell.nuisance)].append(entry.run)
-    keys = [key for key in parting(cells) if not any(key in entry.cell.nuisance for entry in entries)]
+    found_keys = parting(cells)
+    if apart_by_data and "data_hash" not in found_keys and _several(entries, "data_hash"):
+        found_keys.append("data_hash")
+    keys = [key for key in found_keys if not any(key in entry.cell.nuisance for entry in entries)]
     if not keys:
         return []
     levels: dict[str, set[str]] = {key: set() for key in keys}
@@ -149,7 +159,12 @@ def _part(entries: Sequence[Entry]) -> list[str]:
             for key, value in entry.group:
                 levels[key].add(value)
     named = "; ".join(f"{key} ({', '.join(sorted(levels[key], key=natural))})" for key in keys)
-    return [f"runs of one variant differ in {named}: they are kept in groups of their own and never averaged"]
+    return [f"runs differ in {named} and no factor says so: they are kept in groups of their own and never averaged"]
+
+
+def _several(entries: Sequence[Entry], key: str) -> bool:
+    """Whether the runs' status holds several values of a key."""
+    return len({entry.run.status[key] for entry in entries if entry.run and entry.run.status.get(key)}) > 1
 
 
 def _short(value: Any) -> str:

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ablab.analysis.cells import METRIC, Row
+from ablab.analysis.cells import Row
 from ablab.analysis.document import fixed, listed
 from ablab.analysis.levels import finite
+from ablab.analysis.metric import LOSS
 from ablab.analysis.read import Run
 
 RESIDUAL = 0.005
@@ -106,7 +107,7 @@ def lengths(rows: Sequence[Row], base: Row | None, budget: bool) -> list[str]:
 
 
 def _end(run: Run) -> int:
-    steps = run.points(METRIC)[0]
+    steps = run.points(LOSS)[0]
     return int(steps[-1]) if len(steps) else 0
 
 
@@ -115,7 +116,7 @@ def _at_common_step(row: Row, base: Row) -> str:
     pairs = [(run, baseline[run.seed]) for run in row.finished if run.seed in baseline]
     if not pairs:
         return ""
-    tables = [(dict(zip(*mine.points(METRIC), strict=True)), dict(zip(*other.points(METRIC), strict=True)))
+    tables = [(dict(zip(*mine.points(LOSS), strict=True)), dict(zip(*other.points(LOSS), strict=True)))
               for mine, other in pairs]  # fmt: skip
     common = set.intersection(*(set(table) for pair in tables for table in pair))
     if not common:
@@ -135,11 +136,11 @@ def entropy(run: Run) -> float | None:
 def collapsed(rows: Sequence[Row]) -> list[str]:
     """Warnings about finished runs that did not learn: their loss is not below the unigram entropy of the data."""
     return [
-        f"{run.name} finished but collapsed: its loss {run.last(METRIC):.4f} is not below the unigram entropy "
+        f"{run.name} finished but collapsed: its loss {run.last(LOSS):.4f} is not below the unigram entropy "
         f"{known:.4f} of the data"
         for row in rows
         for run in row.finished
-        if (known := entropy(run)) is not None and (run.last(METRIC) or 0.0) >= known
+        if (known := entropy(run)) is not None and (run.last(LOSS) or 0.0) >= known
     ]
 
 

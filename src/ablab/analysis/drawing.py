@@ -38,7 +38,7 @@ def _figures(facts: Facts) -> dict[str, Figure | None]:
     costs = {run.status.get("flops_per_token") for row in rows for run in row.runs}
     key = tuning.rate_key(plan)
     return {
-        "forest": figures.forest(_compared(facts), _singles(rows, base), look, plan.margin),
+        "forest": figures.forest(_compared(facts), _singles(rows, base), look, plan.margin, facts.unit),
         "curves_tokens": figures.curves(rows, look, "tokens"),
         "curves_flops": figures.curves(rows, look, "flops") if len(costs) > 1 else None,
         "curves_time": figures.curves(rows, look, "minutes"),
@@ -85,7 +85,7 @@ def _rates(facts: Facts, key: str, look: dict[str, Look]) -> Figure | None:
     lines = [
         (name, [(point.rate, point.loss, point.diverged > 0) for point in points]) for name, points in curves.items()
     ]
-    return figures.rates(lines, key, by_name)
+    return figures.rates(lines, key, by_name, facts.unit)
 
 
 def _pairs(facts: Facts, look: dict[str, Look]) -> list[dict[str, Any]]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablab.analysis import checks, tuning
-from ablab.analysis.cells import METRIC, STATES, Row, Table, assemble, baseline_row
+from ablab.analysis.cells import STATES, Row, Table, assemble, baseline_row
 from ablab.analysis.curves import best_point
 from ablab.analysis.inference import Inference, infer
 from ablab.analysis.levels import label
+from ablab.analysis.metric import UNITS, compared_metric
 from ablab.analysis.plan import Plan
 from ablab.analysis.read import Run
 
@@ -26,11 +27,22 @@ class Facts:
     inference: Inference
     pairing: list[checks.Pairing]
     report: dict[str, Any]
+    comparable: bool = True
 
     @property
     def rows(self) -> list[Row]:
         """Cells of the group that is judged."""
         return self.table.compared
+
+    @property
+    def metric(self) -> str:
+        """What is compared, by its name in metrics.jsonl."""
+        return str(self.report["metric"])
+
+    @property
+    def unit(self) -> str:
+        """Its unit."""
+        return UNITS[self.metric]
 
     @property
     def seeds(self) -> list[int]:
@@ -40,12 +52,13 @@ class Facts:
 
 def gather(plan: Plan, runs: Sequence[Run]) -> Facts:
     """All facts of a study, in the order in which the report tells them."""
-    table = assemble(plan, runs)
-    base = baseline_row(plan, table.compared)
-    inference = infer(plan, table, base)
-    pairs = checks.pairing(table.compared)
-    warnings = [*plan.warnings, *table.warnings]
-    if base is None and plan.factors:
+    metric, remark, comparable = compared_metric(plan, runs)
+    table = assemble(plan, runs, metric)
+    base = baseline_row(plan, table.compared) if comparable else None
+    inference = infer(plan, table, base) if comparable else Inference(level=plan.alpha)
+    pairs = checks.pairing(table.compared) if remark is None else []
+    warnings = [*([remark] if remark else []), *plan.warnings, *table.warnings]
+    if base is None and plan.factors and comparable:
         warnings.append(f"no run of the baseline {label(plan.baseline)}: nothing can be compared with it")
     for row in table.rows:
         lost = [f"{row.count(state)} {state}" for state in STATES[1:] if row.count(state)]
@@ -63,7 +76,7 @@ def gather(plan: Plan, runs: Sequence[Run]) -> Facts:
     warnings += inference.warnings
     excluded = table.excluded + [{"run": name, "reason": "superseded: kept aside by fresh=true"} for name in plan.older]
     report = {
-        "metric": METRIC,
+        "metric": metric,
         "study": plan.name or None,
         "question": plan.question,
         "baseline": plan.baseline,
@@ -81,7 +94,7 @@ def gather(plan: Plan, runs: Sequence[Run]) -> Facts:
         "excluded": excluded,
         "warnings": list(dict.fromkeys(warnings)),
     }
-    return Facts(plan, table, base, inference, pairs, clean(report))
+    return Facts(plan, table, base, inference, pairs, clean(report), comparable)
 
 
 def cell(row: Row, level: float) -> dict[str, Any]:
@@ -107,7 +120,7 @@ def cell(row: Row, level: float) -> dict[str, Any]:
         "std": std,
         "ci": ci,
         "values": {str(seed): value for seed, value in row.values.items()},
-        "best": best_point(row.finished or row.runs, METRIC),
+        "best": best_point(row.finished or row.runs, row.metric),
     }
     if row.group:
         found["group"] = row.group

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ablab.analysis.cells import METRIC, Row
+from ablab.analysis.cells import Row
 from ablab.analysis.curves import difference_curve, mean_curve, thin
+from ablab.analysis.metric import LOSS, UNITS
 from ablab.analysis.style import BAND, BASELINE, GREY, Look
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def forest(
     singles: Mapping[str, Mapping[int, float]],
     look: Mapping[str, Look],
     margin: float,
+    unit: str = UNITS[LOSS],
 ) -> Figure | None:
     """Difference to the baseline of every comparison, with its interval and the band of differences too small to matter.
 
@@ -67,7 +69,7 @@ def forest(
     axis.set_yticks(range(len(shown)), [_short(item["label"], item["baseline"]) for item in shown])
     axis.grid(axis="y", visible=False)
     axis.tick_params(axis="y", length=0)
-    axis.set_xlabel("difference in final validation loss to the baseline (nats per token)   ← better · worse →")
+    axis.set_xlabel(f"difference in final validation loss to the baseline ({unit})   ← better · worse →")
     for place, item in enumerate(shown):
         seeds = f"n = {item['n_pairs']}"
         word = item["verdict"] if item["ci"] else "no verdict"
@@ -93,7 +95,7 @@ def _short(label: str, baseline: str) -> str:
 def curves(rows: Sequence[Row], look: Mapping[str, Look], x: str) -> Figure | None:
     """Validation and training loss against `tokens` or `minutes`: the mean over seeds, single seeds thin."""
     names = {"tokens": "training tokens", "minutes": "training time (minutes)", "flops": "training FLOPs"}
-    panels = [(METRIC, "validation loss"), ("train/loss", "training loss")]
+    panels = [(rows[0].metric, "validation"), ("train/loss", "training")]
     panels = [panel for panel in panels if any(len(run.points(panel[0], x)[0]) for row in rows for run in row.runs)]
     if not panels:
         return None
@@ -103,9 +105,10 @@ def curves(rows: Sequence[Row], look: Mapping[str, Look], x: str) -> Figure | No
         shown: list[np.ndarray] = []
         for row in rows:
             shown += _curve(axis, row, look[row.label], metric, x, single=len(rows) <= MANY, points=points)
-        axis.set_title(title)
+        unit = UNITS.get(metric, UNITS[LOSS])
+        axis.set_title(f"{title} loss")
         axis.set_xlabel(names[x])
-        axis.set_ylabel("nats per token")
+        axis.set_ylabel(unit)
         _zoom(axis, shown)
     _legend(figure, rows, look)
     return figure
@@ -196,7 +199,7 @@ def difference_curves(rows: Sequence[Row], base: Row, look: Mapping[str, Look], 
     found = []
     for row in rows:
         if row is not base:
-            series = difference_curve({run.seed: run for run in row.finished}, baseline, METRIC)
+            series = difference_curve({run.seed: run for run in row.finished}, baseline, row.metric)
             series = [(seed, steps[steps > 0], values[steps > 0]) for seed, steps, values in series]
             series = [(seed, steps, np.clip(values, -HUGE, HUGE)) for seed, steps, values in series if len(steps) > 1]
             if series:
@@ -224,12 +227,17 @@ def difference_curves(rows: Sequence[Row], base: Row, look: Mapping[str, Look], 
     low, high = min(float(flat.min()), -margin), max(float(flat.max()), margin)
     axis.set_ylim(low - 0.25 * (high - low), high + 0.25 * (high - low))
     axis.set_xlabel("optimizer steps")
-    axis.set_ylabel("variant − baseline (nats per token)")
+    axis.set_ylabel(f"variant − baseline ({UNITS[base.metric]})")
     _legend(figure, [row for row, _ in found], look)
     return figure
 
 
-def rates(lines: Sequence[tuple[str, Sequence[tuple[float, float | None, bool]]]], key: str, look: Mapping[str, Look]) -> Figure | None:  # fmt: skip
+def rates(
+    lines: Sequence[tuple[str, Sequence[tuple[float, float | None, bool]]]],
+    key: str,
+    look: Mapping[str, Look],
+    unit: str = UNITS[LOSS],
+) -> Figure | None:
     """Final loss against a swept rate: per line (rate, mean loss or None, whether a run diverged there)."""
     known = [loss for _, points in lines for _, loss, _ in points if loss is not None]
     if not known:
@@ -247,7 +255,7 @@ def rates(lines: Sequence[tuple[str, Sequence[tuple[float, float | None, bool]]]
     if all(rate > 0 for _, points in lines for rate, _, _ in points):
         axis.set_xscale("log")
     axis.set_xlabel(f"{key}   (× diverged)")
-    axis.set_ylabel("final validation loss (nats per token)")
+    axis.set_ylabel(f"final validation loss ({unit})")
     widest = max(len(name) for name, _ in lines)
     figure.legend(loc="outside lower center", ncols=max(1, min(len(lines), int(110 / (widest + 8)))))
     return figure
@@ -277,7 +285,9 @@ def interactions(pairs: Sequence[Mapping[str, Any]]) -> Figure | None:
                 look = item["looks"][number][spot] if item.get("looks") else None
                 colour, marker = (look.colour, look.marker) if look else (shade, "o")
                 axis.plot(spot, mean, marker, color=colour, ms=6, mec="white", mew=0.7, zorder=3)
-        axis.set_xticks(range(len(item["x_levels"])), item["x_levels"])
+        crowded = sum(map(len, item["x_levels"])) > 24
+        axis.set_xticks(range(len(item["x_levels"])), item["x_levels"], rotation=35 if crowded else 0,
+                        ha="right" if crowded else "center", rotation_mode="anchor" if crowded else None)  # fmt: skip
         axis.set_xlim(-0.35, len(item["x_levels"]) - 0.65)
         axis.margins(y=0.22)
         axis.set_xlabel(item["x"])
@@ -318,7 +328,7 @@ def slopes(rows: Sequence[Row], look: Mapping[str, Look]) -> Figure | None:
         names = [str(place + 1) for place in range(len(rows))]
     axis.set_xticks(range(len(rows)), names)
     axis.set_xlim(-0.3, len(rows) - 0.55)
-    axis.set_ylabel("final validation loss (nats per token)")
+    axis.set_ylabel(f"final validation loss ({UNITS[rows[0].metric]})")
     if len(rows) > 6:
         _legend(figure, rows, look, marker=True)
     return figure

@@ -110,7 +110,7 @@ def _point(rate: float, entries: Sequence[Entry]) -> Point:
 def start_loss(table: Table) -> float | None:
     """One ℓ₀ for all variants: the lowest first validation loss of any run."""
     firsts = [
-        run.points("val/loss")[1][0] for row in table.compared for run in row.runs if len(run.points("val/loss")[1])
+        run.points(row.metric)[1][0] for row in table.compared for run in row.runs if len(run.points(row.metric)[1])
     ]
     return float(min(firsts)) if firsts else None
 

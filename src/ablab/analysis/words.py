@@ -13,6 +13,7 @@ from ablab.analysis.document import fixed, listed, p_value
 from ablab.analysis.facts import Facts
 from ablab.analysis.inference import changed
 from ablab.analysis.levels import text
+from ablab.analysis.metric import LOSS, UNITS
 
 nats = fixed(4, signed=True)
 plain = fixed(4)
@@ -29,13 +30,20 @@ def swap(row: Row, base: Row) -> str:
     return listed(parts)
 
 
-def verdict(comparison: Mapping[str, Any], row: Row, base: Row, margin: float, level: float | None = None) -> str:
+def verdict(
+    comparison: Mapping[str, Any],
+    row: Row,
+    base: Row,
+    margin: float,
+    level: float | None = None,
+    unit: str = UNITS[LOSS],
+) -> str:
     """One comparison in words; `level` is said where it is not the declared one."""
     n, difference = comparison["n_pairs"], comparison["difference"]
     start = f"{swap(row, base)}: "
     if difference is None:
         return start + "no seed on which both finished, so there is nothing to compare"
-    size = f"{nats(difference)} nats per token"
+    size = f"{nats(difference)} {unit}"
     if not comparison["ci"]:
         return f"{start}{size} on {seeds(n)}; no verdict with fewer than three seeds"
     low, high = comparison["ci"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ablab.analysis.cells import METRIC
 from ablab.analysis.document import Code, Document, Items, Text, listed
 from ablab.analysis.facts import Facts
 from ablab.analysis.levels import spans, text
@@ -55,7 +54,7 @@ def subtitle(facts: Facts) -> str:
     parts = [f"Study {plan.name}"] if plan.name else []
     parts.append(f"{len(rows)} variant{'s' * (len(rows) != 1)}")
     parts.append(f"{finished} of {planned} planned runs count")
-    parts += [seeds, f"{METRIC} in nats per token, lower is better"]
+    parts += [seeds, f"{facts.metric} in {facts.unit}, lower is better"]
     return " · ".join(parts)
 
 

@@ -20,7 +20,9 @@ def section(facts: Facts, pictures: Collection[str]) -> Section:
     """Question, verdicts in words and forest plot on one screen."""
     made = Section("", "verdicts")
     most = max((len(row.values) for row in facts.rows), default=0)
-    if most == 1 and len(facts.rows) > 1:
+    if not facts.comparable:
+        made.add(Text("The losses of these variants do not compare: they read different tokens.", "lead"))
+    elif most == 1 and len(facts.rows) > 1:
         made.add(*one_seed(facts))
     elif most > 1:
         made.add(Items(sentences(facts), "lead"))
@@ -48,7 +50,7 @@ def sentences(facts: Facts) -> list[str]:
     if facts.base is not None:
         level = facts.inference.level if facts.inference.level < facts.plan.alpha else None
         for item in primary:
-            found.append(words.verdict(item, rows[item["label"]], facts.base, facts.plan.margin, level))
+            found.append(words.verdict(item, rows[item["label"]], facts.base, facts.plan.margin, level, facts.unit))
     found += divergence(facts)
     if len(facts.plan.factors) > 1:
         found += interaction_sentences(facts)
@@ -135,7 +137,7 @@ def declared(facts: Facts) -> Section:
             else "chosen on the reported seeds"
         )
         lines.append(f"Tuned per variant: {listed(plan.nuisance)}, {where}")
-    lines.append(f"Margin ±{plan.margin:g} nats per token; family-wise α = {plan.alpha:g}")
+    lines.append(f"Margin ±{plan.margin:g} {facts.unit}; family-wise α = {plan.alpha:g}")
     if plan.looks and facts.inference.level < plan.alpha:
         lines.append(
             f"Looks declared at {listed([str(n) for n in plan.looks])} seeds: each is tested at {facts.inference.level:.4g}, "

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ablab.analysis import timing
-from ablab.analysis.cells import METRIC, Row
+from ablab.analysis.cells import Row
 from ablab.analysis.document import (
     MISSING,
     Column,
@@ -27,6 +27,7 @@ from ablab.analysis.document import (
 )  # fmt: skip
 from ablab.analysis.facts import Facts
 from ablab.analysis.levels import text
+from ablab.analysis.metric import LOSS
 from ablab.analysis.pages.common import FOLD_AT, cost, shown, tokens
 from ablab.analysis.read import Run
 from ablab.analysis.spikes import score
@@ -136,11 +137,11 @@ def cells(facts: Facts) -> Section:
         bits = [value for run in row.finished if (value := run.last("val/bits_per_byte")) is not None]
         rows.append([
             row.label, entry["n"], entry["planned"], entry["mean"], entry["std"], entry["ci"], entry["best"]["loss"],
-            entry["best"]["step"], perplexity(entry["mean"]), sum(bits) / len(bits) if bits else None,
+            entry["best"]["step"], perplexity(entry["mean"]) if facts.metric == LOSS else None, sum(bits) / len(bits) if bits else None,
         ])  # fmt: skip
     interval_text = f" Interval: {percent(1 - facts.plan.alpha)}, of the mean." if any(row[5] for row in rows) else ""
     caption = (
-        f"Final: {METRIC} at the last step, mean over seeds, the headline. Best: the lowest evaluation of any seed, "
+        f"Final: {facts.metric} at the last step, mean over seeds, the headline. Best: the lowest evaluation of any seed, "
         f"for orientation only.{interval_text} n: distinct seeds that finished. {MISSING}: no value."
     )
     return Section("Cells", "cells").add(compact("cells", columns, rows, caption, folded=len(rows) > FOLD_AT))
