@@ -96,7 +96,7 @@ class Runner:
                         continue
                     self.endings[child.task.run_id] = ending
                     self.board.ended(child.task, ending)
-                    if ending.state == "interrupted" and ending.reason == "SIGINT":
+                    if ending.state == "interrupted" and ending.reason == "SIGINT" and not self.stopped:
                         self.stop("SIGINT")
         return self.endings
 
