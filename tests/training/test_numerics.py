@@ -217,7 +217,7 @@ def test_nothing_in_a_step_waits_for_the_device(cell: Cell, clip: float | None) 
     cfg = cell.cfg(train__grad_accum=2, train__grad_clip=clip)
     run = Run(cfg, cell.folder, cell.data, Runtime(torch.device("meta"), "fp32"), Status(cell.folder), [], print)
     for _ in range(3):
-        loop._step(run)
+        loop.take_step(run)
     assert run.state.step == 3
     with pytest.raises(RuntimeError):  # the proof that looking raises
         run.look()

@@ -131,11 +131,11 @@ def _loop(run: Run, stop: Stop) -> Outcome:
         if reason := stop():
             return run.interrupt(reason)
         # 6. One optimiser step.
-        _step(run)
+        take_step(run)
         run.tell()
 
 
-def _step(run: Run) -> None:
+def take_step(run: Run) -> None:
     """One optimiser step over train.grad_accum micro-batches; nothing in it waits for the device."""
     s = run.state
     batch = run.feed.take(s.step, s.batch_hash)
