@@ -142,6 +142,17 @@ def test_runs_set_aside_are_listed(pool) -> None:
     assert {"run": "a.1", "reason": "superseded: kept aside by fresh=true"} in report["excluded"]
 
 
+def test_runs_of_older_code_are_listed_and_not_counted(pool) -> None:
+    pool.run({"norm": "rms"}, 0, 9.0, name="rms-seed0-0123456789")
+    folder = pool.run({"norm": "rms"}, 0, 1.5, name="rms-seed0-abcdef0123").name
+    cell = {"factors": {"norm": "rms"}, "seed": 0, "folder": folder, "superseded": ["0123456789"]}
+    report = read_facts([pool.study("s", [cell], {"norm": ["rms"]})]).report
+    assert report["cells"][0]["values"] == {"0": 1.5}
+    assert report["excluded"] == [
+        {"run": "rms-seed0-0123456789", "reason": "superseded: its code or data changed since"}
+    ]
+
+
 def test_identical_losses_of_different_variants_are_flagged(pool) -> None:
     for ffn, finals in (("swiglu", [1.5, 1.51]), ("relu", [1.5, 1.51]), ("third", [1.6, 1.61])):
         for seed, final in enumerate(finals):

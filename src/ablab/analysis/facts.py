@@ -74,7 +74,7 @@ def gather(plan: Plan, runs: Sequence[Run]) -> Facts:
     warnings += checks.code_versions(table.rows)
     warnings += tuning.warnings(plan, tuning.ledger(plan, table))
     warnings += inference.warnings
-    excluded = table.excluded + [{"run": name, "reason": "superseded: kept aside by fresh=true"} for name in plan.older]
+    excluded = table.excluded + [{"run": name, "reason": reason} for name, reason in plan.older]
     report = {
         "metric": metric,
         "study": plan.name or None,

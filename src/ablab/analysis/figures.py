@@ -242,7 +242,8 @@ def rates(
     known = [loss for _, points in lines for _, loss, _ in points if loss is not None]
     if not known:
         return None
-    figure, axes = new(1, 1, 3.0)
+    across = max(1, min(len(lines), int(110 / (max(len(name) for name, _ in lines) + 8))))
+    figure, axes = new(1, 1, 3.0 + 0.17 * (math.ceil(len(lines) / across) - 1))
     axis: Axes = axes[0, 0]
     top = max(known) + 0.08 * (max(known) - min(known) + 1e-9)
     for name, points in lines:
@@ -251,13 +252,17 @@ def rates(
         axis.plot([rate for rate, _ in alive], [loss for _, loss in alive], color=style.colour, ls=style.dash,
                   marker=style.marker, ms=4.5, label=name or "all runs")  # fmt: skip
         lost = [rate for rate, _, diverged in points if diverged]
-        axis.plot(lost, [top] * len(lost), "x", color=style.colour, ms=7, mew=1.8, clip_on=False)
-    if all(rate > 0 for _, points in lines for rate, _, _ in points):
+        if lost:  # an empty artist that is not clipped would count in the layout
+            axis.plot(lost, [top] * len(lost), "x", color=style.colour, ms=7, mew=1.8)
+    values = sorted({rate for _, points in lines for rate, _, _ in points})
+    if values[0] > 0:
         axis.set_xscale("log")
+    axis.minorticks_off()
+    shown = values if len(values) <= 9 else values[:: math.ceil(len(values) / 9)]
+    axis.set_xticks(shown, [f"{value:g}" for value in shown])
     axis.set_xlabel(f"{key}   (× diverged)")
-    axis.set_ylabel(f"final validation loss ({unit})")
-    widest = max(len(name) for name, _ in lines)
-    figure.legend(loc="outside lower center", ncols=max(1, min(len(lines), int(110 / (widest + 8)))))
+    axis.set_ylabel(f"final loss ({unit})")
+    figure.legend(loc="outside lower center", ncols=across)
     return figure
 
 
@@ -328,7 +333,7 @@ def slopes(rows: Sequence[Row], look: Mapping[str, Look]) -> Figure | None:
         names = [str(place + 1) for place in range(len(rows))]
     axis.set_xticks(range(len(rows)), names)
     axis.set_xlim(-0.3, len(rows) - 0.55)
-    axis.set_ylabel(f"final validation loss ({UNITS[rows[0].metric]})")
+    axis.set_ylabel(f"final loss ({UNITS[rows[0].metric]})")
     if len(rows) > 6:
         _legend(figure, rows, look, marker=True)
     return figure

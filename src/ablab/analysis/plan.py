@@ -56,7 +56,7 @@ class Plan:
     warnings: list[str] = field(default_factory=list)
     folder: Path | None = None
     treatments: dict[str, dict[str, Any]] = field(default_factory=dict)
-    older: list[str] = field(default_factory=list)
+    older: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def is_study(self) -> bool:
@@ -143,9 +143,22 @@ def read_study(folder: Path) -> tuple[Plan, dict[str, Run]]:
         warnings=[str(line) for line in content.get("warnings") or []],
         folder=folder,
         treatments={str(item.get("label")): item for item in content.get("treatments") or []},
-        older=[name for name in beside if name.rpartition(".")[0] in runs and name.rpartition(".")[2].isdigit()],
+        older=_older(content["cells"], set(runs), beside),
     )
     return plan, runs
+
+
+def _older(cells: Sequence[dict[str, Any]], counted: set[str], beside: Sequence[str]) -> list[tuple[str, str]]:
+    """Folders of the pool that belong to the study but do not count any more, each with the reason."""
+    found = []
+    gone = {str(run) for cell in cells for run in cell.get("superseded") or []}
+    for name in beside:
+        first, _, number = name.rpartition(".")
+        if first in counted and number.isdigit():
+            found.append((name, "superseded: kept aside by fresh=true"))
+        elif name not in counted and name.rpartition("-")[2] in gone:
+            found.append((name, "superseded: its code or data changed since"))
+    return found
 
 
 def _number(content: dict[str, Any], key: str, default: float) -> float:
