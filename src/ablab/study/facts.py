@@ -37,7 +37,7 @@ def model_facts(configs: list[tuple[dict[str, Any], int]]) -> list[dict[str, Any
             _try_rates(cfg)
         except UsageError:
             raise
-        except (ValueError, TypeError) as error:
+        except (Exception, SystemExit) as error:
             chosen = " ".join(f"{slot}={name}" for slot, name in cfg.choices.items())
             raise UsageError(f"this model cannot be built ({chosen}): {type(error).__name__}: {error}") from error
     return found

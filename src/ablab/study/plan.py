@@ -30,6 +30,7 @@ class Cell:
         factors: key -> value of everything that the study varies, but the seed.
         id, folder: identity of the run and name of its folder in the pool.
         base: hash of what determines the run apart from data and source code.
+        source: hash of that source code.
         costs: parameters, FLOPs and widths, as measured on the model.
         hydra: Hydra's own config of this job, as plain data.
     """
@@ -43,6 +44,7 @@ class Cell:
     id: str = ""
     folder: str = ""
     base: str = ""
+    source: str = ""
     costs: dict[str, Any] = field(default_factory=dict)
     hydra: dict[str, Any] = field(default_factory=dict)
 
@@ -144,7 +146,7 @@ def _now() -> str:
 
 def _first(plan: Plan) -> dict[str, Any]:
     settings: dict[str, Any] = OmegaConf.to_container(plan.settings)  # type: ignore[assignment]
-    keep = ("question", "design", "nuisance", "selection_seeds", "unstable", "looks", "margin", "alpha")
+    keep = ("question", "design", "nuisance", "selection_seeds", "unstable", "looks", "match", "margin", "alpha")
     return {
         "study": plan.study,
         "command": plan.command,

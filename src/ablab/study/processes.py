@@ -50,6 +50,10 @@ def start(target: str, *arguments: Any) -> tuple[BaseProcess, Connection]:
     return process, here
 
 
+class Died(RuntimeError):
+    """A process that was asked a question ended without an answer."""
+
+
 class Answered(Exception):
     """Raised here for an exception that a question raised in its process; `kind` is its class name."""
 
@@ -63,14 +67,14 @@ def ask(question: str, *arguments: Any) -> Any:
 
     Raises:
         Answered: the function raised; carries the traceback.
-        RuntimeError: its process died.
+        Died: its process did.
     """
     process, connection = start("ablab.study.processes:_answer", question, arguments)
     try:
         kind, *rest = connection.recv()
     except EOFError:
         process.join()
-        raise RuntimeError(f"the planning process died (exit code {process.exitcode})") from None
+        raise Died(f"the planning process ended unasked (exit code {process.exitcode})") from None
     process.join()
     if kind == "error":
         raise Answered(*rest)

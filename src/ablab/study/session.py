@@ -22,6 +22,7 @@ from ..composition import finish
 from ..data import TokenData, check_length, prepare
 from ..errors import UsageError
 from ..explain import explained
+from ..registry import SLOTS
 from ..schema import ACTIONS
 from . import budget, closing, noise, pool, processes, provenance
 from .display import Board, clock
@@ -158,7 +159,11 @@ class Session:
                 keys[key] = len(asked)
                 asked.append((_plain(cell.cfg), vocab))
             cell.costs = {"model": keys[key]}
-        counted = _ask("ablab.study.facts:model_facts", asked)
+        try:
+            counted = _ask("ablab.study.facts:model_facts", asked)
+        except processes.Died as error:
+            options = sorted({f"{s}={c.cfg.choices[s]}" for c in cells for s in SLOTS})
+            raise UsageError(f"{error}: a component ends it; one of {', '.join(options)}") from error
         self.machine = _ask("ablab.study.facts:machine", cells[0].cfg.train.device)
         for cell in cells:
             cell.costs = dict(counted[cell.costs["model"]])
@@ -183,6 +188,7 @@ class Session:
         for cell in cells:
             parts = ingredients(cell.cfg, self.data[_data_key(cell)].hash, self.machine["device"])
             cell.id = run_id(parts)
+            cell.source = run_id(parts["sources"])
             cell.base = run_id({k: v for k, v in parts.items() if k not in ("data", "sources")})
             cell.folder = folder_name(cell.cfg, cell.id)
             found.setdefault(cell.id, cell)
@@ -207,9 +213,12 @@ class Session:
         same_data = [cell for cell in variants if _data_key(cell) == _data_key(variants[0])]
         first = next((n for n, cell in enumerate(same_data) if cell.factors == plan.baseline), 0)
         asked = [(cell.label, cell.factors, _plain(cell.cfg)) for cell in same_data]
-        plan.treatments = _ask(
-            "ablab.study.treatment:check", asked, first, str(self.data[_data_key(variants[0])].folder)
-        )
+        folder = str(self.data[_data_key(variants[0])].folder)
+        try:
+            plan.treatments, found = _ask("ablab.study.treatment:check", asked, first, folder)
+        except (processes.Answered, processes.Died) as error:  # a component may do anything; its cells will tell
+            found = [f"the treatment check did not run: {error}"]
+        plan.warnings += found
 
     # -- what can be asked ------------------------------------------------------------------------------------------
 
@@ -308,7 +317,7 @@ class Session:
         hydra["job"] |= {"num": cell.index, "id": str(cell.index)}
         return Task(
             number=cell.index, run_id=cell.id, tracker_id=plan.tracker_ids[cell.id], label=cell.label, study=plan.study, config=config, hydra=hydra,
-            runs_dir=str(plan.runs_dir), folder=cell.folder, data_folder=str(self.data[_data_key(cell)].folder), facts=cell.costs | {"git": plan.code},
+            runs_dir=str(plan.runs_dir), folder=cell.folder, data_folder=str(self.data[_data_key(cell)].folder), facts=cell.costs | {"git": plan.code, "source_hash": cell.source},
         )  # fmt: skip
 
     def _report(self, plan: Plan, study: dict[str, Any], stopped: str | None) -> None:

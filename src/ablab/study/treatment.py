@@ -44,7 +44,7 @@ class Seen:
 
 def check(
     variants: list[tuple[str, dict[str, Any], dict[str, Any]]], baseline: int, data_folder: str
-) -> list[dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Compare every variant with the baseline.
 
     Args:
@@ -54,23 +54,39 @@ def check(
 
     Returns:
         Per variant: added, removed and reshaped tensors (layers folded into `layers.*`), norm modules, optimiser
-        groups, parameters, FLOPs per token, first loss, and whether the shared tensors start equal.
+        groups, parameters, FLOPs per token, first loss, and whether the shared tensors start equal. Then warnings. A
+        variant that raises is only warned of: it costs its own cells, not the others'.
 
     Raises:
         UsageError: a swap changes nothing, or changes tensors that it should share.
     """
     catalog.load_plugins()
     label, factors, config = variants[baseline]
-    base = _look(OmegaConf.create(config), data_folder)
+    warnings: list[str] = []
+    base = _try(label, config, data_folder, warnings)
+    if base is None:
+        return [], warnings
     records = []
     for number, (name, own, other) in enumerate(variants):
-        seen = base if number == baseline else _look(OmegaConf.create(other), data_folder)
+        seen = base if number == baseline else _try(name, other, data_folder, warnings)
+        if seen is None:
+            continue
         changed = {key for key in own if own[key] != factors.get(key)}
         unequal = _unequal(base, seen)
         if number != baseline:
-            _judge(name, label, changed, base, seen, unequal)
+            warnings += _judge(name, label, changed, base, seen, unequal)
         records.append({"label": name, **_difference(base, seen), **seen.record, "shared_equal": not unequal})
-    return records
+    return records, warnings
+
+
+def _try(name: str, config: dict[str, Any], data_folder: str, warnings: list[str]) -> Seen | None:
+    try:
+        return _look(OmegaConf.create(config), data_folder)
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:
+        warnings.append(f"{name} fails before it is trained: {type(error).__name__}: {error}")
+        return None
 
 
 def _look(cfg: DictConfig, data_folder: str) -> Seen:
@@ -100,20 +116,24 @@ def _unequal(base: Seen, other: Seen) -> list[str]:
     return [k for k in shared if not torch.equal(base.tensors[k], other.tensors[k])]
 
 
-def _judge(name: str, baseline: str, changed: set[str], base: Seen, seen: Seen, unequal: list[str]) -> None:
-    in_model = [k for k in changed if (k in SLOTS and k not in TRAINING_SLOTS) or k.partition(".")[0] in
-                (*(s for s in SLOTS if s not in TRAINING_SLOTS), "model")]  # fmt: skip
+def _judge(name: str, baseline: str, changed: set[str], base: Seen, seen: Seen, unequal: list[str]) -> list[str]:
+    rooms = {*SLOTS, "model"} - {*TRAINING_SLOTS}
+    in_model = [k for k in changed if k.partition(".")[0] in rooms and k != "model.dropout"]  # off where nothing trains
     redraws = any(key.startswith(REDRAW) for key in changed) or "seed" in changed
     if unequal and not redraws:
         raise UsageError(
             f"{name} changes more than it says: {', '.join(_fold(unequal))} start differently than in {baseline}, though "
             "both have them in the same shape; paired runs must share what they have in common"
         )
-    if in_model and not _alive(base, seen):
-        raise UsageError(
-            f"{name} changes nothing: the same tensors, outputs and gradients as {baseline}; is {', '.join(sorted(in_model))} "
-            "read by anything?"
-        )
+    if not in_model or _alive(base, seen):
+        return []
+    message = (
+        f"{name} changes nothing: the same tensors, outputs and gradients as {baseline}; is {', '.join(sorted(in_model))} "
+        "read by anything?"
+    )
+    if any(key in SLOTS for key in in_model):
+        raise UsageError(message)
+    return [message]  # a threshold may start to matter later
 
 
 def _alive(base: Seen, other: Seen) -> bool:

@@ -121,7 +121,9 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
 
     outcome = Outcome("failed", 0, "the tracker did not start")
     started: list[Sink] = []
-    with Status(run_dir, seed=cfg.seed, steps=cfg.train.steps, run=task.run_id) as status:
+    with Status(
+        run_dir, seed=cfg.seed, steps=cfg.train.steps, run=task.run_id, source_hash=task.facts.get("source_hash")
+    ) as status:
         try:
             info = _info(task, cfg, resumed, data.hash)
             for sink in sinks:
