@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..registry import register
+from .fused import Turn, by_hand
 
 
 class Position(nn.Module):
@@ -86,6 +87,9 @@ class RoPE(Position):
         return self._table[positions]
 
     def rotate(self, q: Tensor, k: Tensor, tables: Tensor) -> tuple[Tensor, Tensor]:
+        if by_hand(q):
+            table = torch.view_as_complex(tables)
+            return Turn.apply(q, table), Turn.apply(k, table)
         turn = turn_real if torch.compiler.is_compiling() or q.device.type == "mps" else turn_complex
         return turn(q, tables), turn(k, tables)
 
