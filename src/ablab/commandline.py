@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, ValueType
 from hydra.errors import HydraException
 
 from . import catalog, registry
@@ -133,8 +133,8 @@ def group_options(group: str) -> list[str]:
 
 def _check_options(override: Override) -> None:
     group = override.key_or_group
-    if override.is_sweep_override() and not override.is_choice_sweep():
-        return  # glob, range: Hydra expands and checks them
+    if override.is_range_sweep() or override.value_type is ValueType.GLOB_CHOICE_SWEEP:
+        return  # Hydra expands and checks them
     if override.is_sweep_override():
         names = [name.strip() for name in override.sweep_string_iterator()]
     else:

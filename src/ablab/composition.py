@@ -77,15 +77,22 @@ def finish(cfg: DictConfig, explicit: frozenset[str] = frozenset()) -> DictConfi
             raise UsageError(f"{missing[0]} has no value (it is ???); set {missing[0]}=...")
         plain: dict[str, Any] = OmegaConf.to_container(own, resolve=True)  # type: ignore[assignment]
     plain.pop("experiment", None)
-    config: dict[str, Any] = {
-        "choices": {group: chosen[group] for group in GROUPS if group in chosen}
-    } | plain
+    config: dict[str, Any] = {"choices": {group: chosen[group] for group in GROUPS if group in chosen}} | plain
     _one_budget(config["train"], explicit)
     _read_by(config["choices"]["data"], explicit)
     _same_function(config)
-    result = OmegaConf.create(config)
+    result = OmegaConf.create(_literal(config))
     validate(result)
     return result
+
+
+def _literal(value: Any) -> Any:
+    """The same value with every `${` in its texts escaped: what is resolved once is not resolved again."""
+    if isinstance(value, dict):
+        return {key: _literal(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_literal(item) for item in value]
+    return value.replace("${", "\\${") if isinstance(value, str) else value
 
 
 def _one_budget(train: dict[str, Any], explicit: frozenset[str]) -> None:
@@ -112,6 +119,4 @@ def _same_function(config: dict[str, Any]) -> None:
     """Without norms a placement says nothing: `post_norm` with `identity` is stored as `pre_norm`."""
     if config["choices"]["norm"] == "identity" and config["choices"]["block"] == "post_norm":
         config["choices"]["block"] = "pre_norm"
-        config["block"] = {
-            key: default for key, (_, default) in catalog.option("block", "pre_norm").keywords.items()
-        }
+        config["block"] = {key: default for key, (_, default) in catalog.option("block", "pre_norm").keywords.items()}
