@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .. import runfolder
@@ -42,9 +43,9 @@ def cells_table(plan: Plan) -> Table:
         loss = final_loss(run_dir)
         step = status.get("step", 0)
         table.add_row(
-            str(cell.index), cell.label, str(cell.seed), f"[{COLOURS.get(state, 'cyan')}]{state}[/]",
+            str(cell.index), escape(cell.label), str(cell.seed), f"[{COLOURS.get(state, 'cyan')}]{state}[/]",
             f"{step}/{cell.cfg.train.steps}", "—" if loss is None else f"{loss:.4f}",
-            f"{cell.costs.get('parameters', 0):,}", cell.id, str(status.get("reason") or ""),
+            f"{cell.costs.get('parameters', 0):,}", cell.id, escape(str(status.get("reason") or "")),
         )  # fmt: skip
     return table
 

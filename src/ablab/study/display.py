@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
@@ -58,7 +59,7 @@ class Board:
     def started(self, task: Task) -> None:
         """A process for this cell was started."""
         if task.run_id not in self.lines:
-            self.lines[task.run_id] = self.bars.add_task(_name(task), total=1.0, text="starting")
+            self.lines[task.run_id] = self.bars.add_task(escape(_name(task)), total=1.0, text="starting")
 
     def progress(self, task: Task, now: Mapping[str, Any]) -> None:
         """A cell said how far it is: the fields of a `training.outcome.Progress`."""
