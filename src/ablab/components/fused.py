@@ -30,8 +30,7 @@ class RMS(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        scale = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        scale = scale.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        scale = torch.linalg.vecdot(x, x).unsqueeze(-1).div_(x.shape[-1]).add_(eps).rsqrt_()
         ctx.save_for_backward(x, weight, scale)
         return (x * scale).mul_(weight)
 
@@ -40,7 +39,7 @@ class RMS(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight, scale = ctx.saved_tensors
         width = x.shape[-1]
-        products = (gradient * x).view(-1, width)
+        products = (gradient * x).reshape(-1, width)
         to_x = to_weight = None
         if ctx.needs_input_grad[1]:
             to_weight = (scale.view(1, -1) @ products).view(width)
@@ -85,5 +84,7 @@ class Turn(torch.autograd.Function):
 
 
 def _turn(x: Tensor, table: Tensor) -> Tensor:
+    if x.stride(-1) != 1 or any(step % 2 for step in x.stride()[:-1]):
+        x = x.contiguous()  # attention with dropout hands back transposed gradients, which no view makes pairs of
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs * table).flatten(-2)
