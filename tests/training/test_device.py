@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,3 +114,33 @@ def test_a_block_that_cannot_be_compiled_whole_is_an_error(cell: Cell, monkeypat
     monkeypatch.setattr(model.layers[0].ffn, "forward", broken)
     with compiled(model, True), pytest.raises(torch._dynamo.exc.Unsupported):
         model(torch.arange(16)[None])
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the C library has no such setting")
+def test_memory_that_is_freed_is_used_again_without_asking_the_system() -> None:
+    code = (
+        "import resource, torch; from ablab.training.device import runtime\n"
+        "with runtime('cpu', 1, 'fp32'):\n"
+        "    for n in range(60):\n"
+        "        if n == 10: before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "        blocks = [torch.ones(2**20) for _ in range(4)]\n"
+        "        del blocks\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 1000  # 200,000 pages of 4 KiB otherwise
+
+
+def test_compiled_code_is_kept_where_the_sweep_finds_it(
+    cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    model = build_model(cell.cfg(model__n_layers=1), 30)
+    with compiled(model, True, tmp_path):
+        assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path)
+    assert os.environ.get("TORCHINDUCTOR_CACHE_DIR") != str(tmp_path)
+    elsewhere = str(tmp_path / "elsewhere")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", elsewhere)
+    with compiled(model, True, tmp_path):
+        assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == elsewhere
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == elsewhere

@@ -71,7 +71,8 @@ def train(
         # 3. Take over a checkpoint: this run's own, else the one that train.resume_from names.
         run.restore(found)
         # 4. Train.
-        with closing(run.metrics), compiled(run.model, cfg.train.compile), quiet_gc():
+        cache = Path(cfg.runs_dir).expanduser() / ".cache" / "compiled"
+        with closing(run.metrics), compiled(run.model, cfg.train.compile, cache), quiet_gc():
             outcome = _loop(run, stop)
         # 5. The end, unless the caller says it.
         if status is None:
