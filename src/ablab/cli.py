@@ -14,6 +14,7 @@ COMMANDS = {
     "collect": "ablab.analysis.collect",
     "report": "ablab.analysis.report",
     "generate": "ablab.generate",
+    "publish": "ablab.tracking.publish",
 }
 
 
