@@ -30,7 +30,6 @@ def main(words: list[str]) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever a library prints is no answer
     import torch
-
     from peers.sizes import SIZES, Setting
 
     torch.set_num_threads(int(threads))
