@@ -23,11 +23,21 @@ from pathlib import Path
 from safetensors.numpy import load_file
 
 ROOT = Path(__file__).resolve().parents[1]
-SIZES = (
-    "model.d_model=32 model.n_layers=2 model.n_heads=2 model.context_length=16 model.dropout=0.1 data=text "
-    "train.batch_size=2 train.grad_accum=2 train.device=cpu train.eval_every=10 train.checkpoint_every=10 "
-    "train.log_every=3 tracker=none"
-).split()
+SIZES = [
+    "model.d_model=32",
+    "model.n_layers=2",
+    "model.n_heads=2",
+    "model.context_length=16",
+    "model.dropout=0.1",
+    "data=text",
+    "train.batch_size=2",
+    "train.grad_accum=2",
+    "train.device=cpu",
+    "train.eval_every=10",
+    "train.checkpoint_every=10",
+    "train.log_every=3",
+    "tracker=none",
+]
 SWEEP = ["norm=rms,layer", "embedding=untied,tied"]
 TIMED = ("seconds", "tokens_per_second")
 
@@ -56,7 +66,9 @@ def weights(runs: Path) -> dict[str, dict[str, bytes]]:
     return {f.parents[1].name: {k: v.tobytes() for k, v in load_file(f).items()} for f in files}
 
 
-def restart(words: list[str], environment: dict[str, str], dice: random.Random, kills: Path, limit: int) -> tuple[int, bool]:
+def restart(
+    words: list[str], environment: dict[str, str], dice: random.Random, kills: Path, limit: int
+) -> tuple[int, bool]:
     """Run the sweep once, and now and then kill its parent; returns (exit code, whether the parent was killed)."""
     process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                start_new_session=True)  # fmt: skip

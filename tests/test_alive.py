@@ -22,11 +22,21 @@ from ablab.schema import limits
 from ablab.study import budget
 from ablab.training import checkpoint, train
 
-BASE = (
-    "model.d_model=32 model.n_layers=2 model.n_heads=2 model.context_length=16 data=text train.batch_size=2 "
-    "train.steps=4 train.log_every=2 train.eval_every=2 train.checkpoint_every=2 train.eval_batch_size=8 "
-    "train.device=cpu tracker=none"
-).split()
+BASE = [
+    "model.d_model=32",
+    "model.n_layers=2",
+    "model.n_heads=2",
+    "model.context_length=16",
+    "data=text",
+    "train.batch_size=2",
+    "train.steps=4",
+    "train.log_every=2",
+    "train.eval_every=2",
+    "train.checkpoint_every=2",
+    "train.eval_batch_size=8",
+    "train.device=cpu",
+    "tracker=none",
+]
 #: key -> (what is set besides, one value, another); without an entry the flip would have to be guessed
 FLIPS: dict[str, tuple[str, str, str]] = {
     "norm": ("", "rms", "layer"), "block": ("", "pre_norm", "post_norm"), "ffn": ("", "swiglu", "relu"),

@@ -12,10 +12,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-TINY = (
-    "model.d_model=16 model.n_layers=1 model.n_heads=2 model.context_length=8 train.batch_size=2 train.steps=2 "
-    "train.eval_batch_size=2048 train.eval_every=2 train.device=cpu tracker=none"
-).split()
+TINY = [
+    "model.d_model=16",
+    "model.n_layers=1",
+    "model.n_heads=2",
+    "model.context_length=8",
+    "train.batch_size=2",
+    "train.steps=2",
+    "train.eval_batch_size=2048",
+    "train.eval_every=2",
+    "train.device=cpu",
+    "tracker=none",
+]
 BOOK = ["data=text", "data.path=book.txt"]  # far shorter than the default text
 
 

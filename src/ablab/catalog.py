@@ -137,9 +137,7 @@ def _scan(slot: str) -> dict[str, Option]:
     home = registry.HOMES[slot]
     path = Path(__file__).parent / (home.removeprefix("ablab.").replace(".", "/") + ".py")
     found: dict[str, Option] = {}
-    classes = {
-        n.name: n for n in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(n, ast.ClassDef)
-    }
+    classes = {n.name: n for n in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(n, ast.ClassDef)}
     for node in classes.values():
         for name in _registered_names(node, slot):
             keywords = _keywords(node, classes)
@@ -154,10 +152,7 @@ def _scan(slot: str) -> dict[str, Option]:
 def _registered_names(node: ast.ClassDef, slot: str) -> list[str]:
     names = []
     for call in node.decorator_list:
-        if (
-            isinstance(call, ast.Call)
-            and getattr(call.func, "id", getattr(call.func, "attr", "")) == "register"
-        ):
+        if isinstance(call, ast.Call) and getattr(call.func, "id", getattr(call.func, "attr", "")) == "register":
             words = [a.value for a in call.args if isinstance(a, ast.Constant)]
             if len(words) == 2 and words[0] == slot:
                 names.append(str(words[1]))
@@ -175,9 +170,7 @@ def _keywords(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str,
     args = makers[0].args
     try:
         return {
-            arg.arg: _field(
-                ast.unparse(arg.annotation) if arg.annotation else None, ast.literal_eval(default)
-            )
+            arg.arg: _field(ast.unparse(arg.annotation) if arg.annotation else None, ast.literal_eval(default))
             for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True)
             if default is not None
         }
@@ -202,9 +195,7 @@ def _field(annotation: Any, default: Any) -> tuple[Any, Any]:
         return Any, None
     if isinstance(annotation, str):
         try:
-            annotation = eval(
-                annotation, {"__builtins__": {}, "int": int, "float": float, "bool": bool, "str": str}
-            )
+            annotation = eval(annotation, {"__builtins__": {}, "int": int, "float": float, "bool": bool, "str": str})
         except Exception:  # an annotation that names other types: leave it untyped
             annotation = None
     plain = (int, float, bool, str)

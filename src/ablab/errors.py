@@ -19,6 +19,4 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def unknown(kind: str, word: str, known: Iterable[str]) -> UsageError:
     """The error for a word that is none of the known ones: says the closest and lists them all."""
     names = sorted(known)
-    return UsageError(
-        f"unknown {kind} '{word}'{did_you_mean(word, names)}; choices: {', '.join(names) or '(none)'}"
-    )
+    return UsageError(f"unknown {kind} '{word}'{did_you_mean(word, names)}; choices: {', '.join(names) or '(none)'}")

@@ -29,9 +29,7 @@ def text() -> str:
         known: dict[str, list[str]] = {}
         for option in catalog.options(slot).values():
             for key, (_, default) in option.keywords.items():
-                known.setdefault(f"{slot}.{key}={'null' if default is None else default}", []).append(
-                    option.name
-                )
+                known.setdefault(f"{slot}.{key}={'null' if default is None else default}", []).append(option.name)
         lines += [f"  {key:32} {', '.join(names)}" for key, names in known.items()]
     lines.append("\nKeys")
     lines.append(_keys())

@@ -46,14 +46,8 @@ def register(slot: str, name: str) -> Callable[[_T], _T]:
     """
     if slot not in SLOTS:
         raise unknown("slot", slot, SLOTS)
-    if (
-        not name.replace("_", "").isalnum()
-        or not name.isascii()
-        or name.lower() in {"null", "true", "false", "nan"}
-    ):
-        raise UsageError(
-            f"'{name}' cannot name an option of {slot}: use ASCII letters, digits and _, and no YAML word"
-        )
+    if not name.replace("_", "").isalnum() or not name.isascii() or name.lower() in {"null", "true", "false", "nan"}:
+        raise UsageError(f"'{name}' cannot name an option of {slot}: use ASCII letters, digits and _, and no YAML word")
 
     def decorate(cls: _T) -> _T:
         taken = _options[slot].get(name)

@@ -54,6 +54,4 @@ class AblabLauncher(Launcher):
         self.task = task_function
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        raise RuntimeError(
-            "the ablab launcher is driven by the ablab sweeper; choose another hydra/launcher with it"
-        )
+        raise RuntimeError("the ablab launcher is driven by the ablab sweeper; choose another hydra/launcher with it")

@@ -95,9 +95,7 @@ def test_exactly_one_window_is_enough_for_any_batch():
 
 @pytest.mark.parametrize("count", [0, 16])
 def test_less_than_one_window_is_an_error(count):
-    with pytest.raises(
-        UsageError, match=rf"training split has {count} tokens, .*context_length=16 .*least 17"
-    ):
+    with pytest.raises(UsageError, match=rf"training split has {count} tokens, .*context_length=16 .*least 17"):
         Batches(np.zeros(count, np.uint16), 16, 4)
 
 

@@ -16,9 +16,7 @@ from ablab.errors import UsageError
 
 TEXT = "the quick brown fox jumps over the lazy dog; the dogs' quickness isn't lazy.\n" * 30
 TOKENIZER = train_bpe([TEXT], 290)
-SPACED = train_bpe(
-    ["a \n  b\n\n\n\tc    d \n\n\n e's  \t f" * 20], 290
-)  # merges white space of several kinds
+SPACED = train_bpe(["a \n  b\n\n\n\tc    d \n\n\n e's  \t f" * 20], 290)  # merges white space of several kinds
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 gaps = st.text(st.sampled_from("a  \n\n\t"), max_size=30)

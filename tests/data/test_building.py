@@ -71,9 +71,7 @@ def test_a_folder_is_built_once_and_a_changed_text_or_option_gets_another(fox, t
         prepare(config(fox, **options), cache)
         for options in ({}, {"vocab_size": 40}, {"tokenizer": "byte"}, {"val_fraction": 0.2})
     ]
-    assert (
-        len({data.folder for data in [first, *others]}) == len({data.hash for data in [first, *others]}) == 5
-    )
+    assert len({data.folder for data in [first, *others]}) == len({data.hash for data in [first, *others]}) == 5
     assert all("fox" not in data.folder.name and data.folder.parent == cache / "tokens" for data in others)
 
 
@@ -234,6 +232,4 @@ def test_the_default_corpus_end_to_end(tmp_path):
     assert len(data.train) == 4_006_186 + 58 and len(data.val) == data.val_bytes + 6
     assert 2.9 < data.unigram_entropy < 3.1
     assert data.folder.name.startswith("kjv-char-")
-    assert (
-        data.hash == "022c0f602d2aecd7e8b641646a55d3d70c1da08d9c4e4d69e30252591ed4c8ea"
-    )  # the same on every machine
+    assert data.hash == "022c0f602d2aecd7e8b641646a55d3d70c1da08d9c4e4d69e30252591ed4c8ea"  # the same on every machine

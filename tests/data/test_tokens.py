@@ -71,9 +71,7 @@ def test_another_vocabulary_than_the_files_is_refused(written):
         open_tokens(written, 60)
 
 
-@pytest.mark.parametrize(
-    ("extra", "said"), [(b"\x00", "no multiple of 2"), (b"\x00\x00", "122 bytes; 60 tokens")]
-)
+@pytest.mark.parametrize(("extra", "said"), [(b"\x00", "no multiple of 2"), (b"\x00\x00", "122 bytes; 60 tokens")])
 def test_a_size_that_does_not_fit_the_description_is_refused(written, extra, said):
     with open(written, "ab") as file:
         file.write(extra)
@@ -96,9 +94,7 @@ def test_changed_content_is_noticed_though_every_id_is_valid(written):
         open_tokens(written)
 
 
-@pytest.mark.parametrize(
-    "damage", ["{", "{}", "[]", '{"dtype": 1, "vocab_size": 1, "tokens": 1, "sha256": ""}']
-)
+@pytest.mark.parametrize("damage", ["{", "{}", "[]", '{"dtype": 1, "vocab_size": 1, "tokens": 1, "sha256": ""}'])
 def test_a_damaged_description_is_refused(written, damage):
     describe_path(written).write_text(damage)
     with pytest.raises(UsageError, match="description"):

@@ -38,9 +38,7 @@ def test_slices_items_and_iteration_agree(size, step):
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16])
 def test_less_than_one_window_is_an_error_with_both_numbers(count):
-    with pytest.raises(
-        UsageError, match=rf"has {count} tokens, but model.context_length=16 needs at least 17"
-    ):
+    with pytest.raises(UsageError, match=rf"has {count} tokens, but model.context_length=16 needs at least 17"):
         eval_windows(np.zeros(count, np.uint16), 16)
     assert len(eval_windows(np.zeros(17, np.uint16), 16)) == 1
 

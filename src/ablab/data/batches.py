@@ -35,9 +35,7 @@ class Batches:
         if order not in ORDERS:
             raise unknown("order: data.order =", str(order), ORDERS)
         if sequences_per_step < 1:
-            raise UsageError(
-                f"train.batch_size x train.grad_accum = {sequences_per_step} is out of range: at least 1"
-            )
+            raise UsageError(f"train.batch_size x train.grad_accum = {sequences_per_step} is out of range: at least 1")
         if seed < 0:
             raise UsageError(f"seeds.data={seed} is out of range: at least 0")
         check_window(len(tokens), context_length, "the training split")
@@ -74,9 +72,7 @@ class Batches:
             while len(self._epochs) >= _REMEMBERED:
                 self._epochs.pop(next(iter(self._epochs)))
             # Raw output of a bit generator is the only stream that numpy promises to keep between versions.
-            draws = np.random.PCG64(np.random.SeedSequence([self.seed, epoch])).random_raw(
-                self.windows_per_epoch + 1
-            )
+            draws = np.random.PCG64(np.random.SeedSequence([self.seed, epoch])).random_raw(self.windows_per_epoch + 1)
             slack = len(self._tokens) - 1 - self.windows_per_epoch * self.context_length
             offset = int(draws[-1]) % (min(slack, self.context_length - 1) + 1)
             self._epochs[epoch] = offset + self.context_length * np.argsort(draws[:-1], kind="stable")

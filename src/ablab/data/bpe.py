@@ -26,9 +26,7 @@ class BPETokenizer(Tokenizer):
 
     kind = "bpe"
 
-    def __init__(
-        self, tokens: Sequence[str], merges: Iterable[Sequence[str]], vocab_size: int | None = None
-    ) -> None:
+    def __init__(self, tokens: Sequence[str], merges: Iterable[Sequence[str]], vocab_size: int | None = None) -> None:
         super().__init__(len(tokens) + 1, eot_id=len(tokens), vocab_size=vocab_size)
         self.tokens = list(tokens)
         self.merges = [(left, right) for left, right in merges]
@@ -83,9 +81,7 @@ def train_bpe(train: list[str], vocab_size: int | None) -> BPETokenizer:
         show_progress=False,
     )
     bare = BPETokenizer(sorted(pre_tokenizers.ByteLevel.alphabet()), [])
-    engine.train_from_iterator(
-        (part for text in train for part in bare.pieces(_valid(text), _PIECE)), trainer
-    )
+    engine.train_from_iterator((part for text in train for part in bare.pieces(_valid(text), _PIECE)), trainer)
     learned = engine.get_vocab()
     merges = json.loads(engine.to_str())["model"]["merges"]
     return BPETokenizer(sorted(learned, key=learned.__getitem__), merges, vocab_size)

@@ -82,9 +82,7 @@ def _build_once(
                 shutil.rmtree(draft, ignore_errors=True)
                 raise
     except OSError as error:
-        raise UsageError(
-            f"runs_dir: cannot write the token files to {folder.parent}: {error.strerror}"
-        ) from error
+        raise UsageError(f"runs_dir: cannot write the token files to {folder.parent}: {error.strerror}") from error
 
 
 def _build(
@@ -142,9 +140,7 @@ def _notes(tokenizer: Tokenizer, split: Split, unknown: int) -> list[str]:
     if unknown:
         new = "".join(sorted(set().union(*split.val) - set().union(*split.train)))
         shown = f"{new[:20]!r}{'...' if len(new) > 20 else ''}"
-        notes.append(
-            f"{unknown} characters of the validation text never occur in training and became <unk>: {shown}"
-        )
+        notes.append(f"{unknown} characters of the validation text never occur in training and became <unk>: {shown}")
     if tokenizer.kind == "bpe" and tokenizer.size < tokenizer.vocab_size:
         found, asked = tokenizer.size, tokenizer.vocab_size
         notes.append(f"the text gave {found} of data.vocab_size={asked} tokens; the rest is unused")

@@ -44,9 +44,7 @@ def corpus(name: str) -> Callable[[_F], _F]:
     def decorate(function: _F) -> _F:
         taken = CORPORA.get(name)
         if taken is not None and _origin(taken) != _origin(function):
-            raise UsageError(
-                f"data={name} is registered twice: by {_origin(taken)} and by {_origin(function)}"
-            )
+            raise UsageError(f"data={name} is registered twice: by {_origin(taken)} and by {_origin(function)}")
         CORPORA[name] = function
         return function
 
@@ -72,9 +70,7 @@ def read_corpus(name: str, options: Mapping[str, Any]) -> Split:
     read = get_corpus(name)
     known = inspect.signature(read).parameters
     if options.get("path") is not None and "path" not in known:
-        raise UsageError(
-            f"data.path is set, but data={name} reads no file: use data=text, or leave data.path null"
-        )
+        raise UsageError(f"data.path is set, but data={name} reads no file: use data=text, or leave data.path null")
     return read(**{key: options[key] for key in known if key in options})
 
 

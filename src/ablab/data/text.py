@@ -101,9 +101,7 @@ def _documents(files: list[Path], notes: list[str]) -> dict[str, str]:
 
 def _whole_files(documents: dict[str, str], fraction: float, notes: list[str]) -> Split | None:
     names, texts = list(documents), list(documents.values())
-    held = list(
-        accumulate(len(content) for content in reversed(texts))
-    )  # held[k - 1]: characters of the last k
+    held = list(accumulate(len(content) for content in reversed(texts)))  # held[k - 1]: characters of the last k
     target = fraction * held[-1]
     count = min(range(1, len(texts)), key=lambda k: abs(held[k - 1] - target))
     if not target / 2 <= held[count - 1] <= target * 2:

@@ -96,9 +96,7 @@ def _facts(path: Path) -> dict[str, Any]:
         if all(isinstance(facts[key], kind) for key, kind in known.items()) and path.is_file():
             return facts
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{path} has no readable description beside it ({describe_path(path).name})"
-        ) from error
+        raise UsageError(f"{path} has no readable description beside it ({describe_path(path).name})") from error
     raise UsageError(f"{path} is missing, or its description {describe_path(path).name} is damaged")
 
 
@@ -108,6 +106,5 @@ def _check_ids(path: Path, ids: np.ndarray, vocab_size: int) -> None:
     for extreme in (int(ids.max()), int(ids.min())):
         if not 0 <= extreme < vocab_size:
             raise UsageError(
-                f"{path} holds token id {extreme}, outside the vocabulary of {vocab_size} (0 to "
-                f"{vocab_size - 1})"
+                f"{path} holds token id {extreme}, outside the vocabulary of {vocab_size} (0 to {vocab_size - 1})"
             )

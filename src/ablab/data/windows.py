@@ -17,8 +17,7 @@ def check_window(tokens: int, context_length: int, what: str) -> None:
         raise UsageError(f"model.context_length={context_length} is out of range: at least 1")
     if tokens < context_length + 1:
         raise UsageError(
-            f"{what} has {tokens} tokens, but model.context_length={context_length} needs "
-            f"at least {context_length + 1}"
+            f"{what} has {tokens} tokens, but model.context_length={context_length} needs at least {context_length + 1}"
         )
 
 

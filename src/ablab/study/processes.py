@@ -15,6 +15,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from ..errors import UsageError
+
 #: loaded once, in the server. torch._dynamo: the first optimiser step would import it in every cell (1 s)
 PRELOAD = ["torch", "torch._dynamo", "ablab.study.worker", "ablab.study.treatment", "ablab.tracking.wandb_preload"]
 
@@ -31,7 +33,8 @@ def start(target: str, *arguments: Any) -> tuple[BaseProcess, Connection]:
     """Start a function, named `package.module:function`, as `function(*arguments, connection)` in a new process.
 
     Returns the process and this side of the connection. The function goes by name, so that its module, and with it
-    torch, stays out of this process. The main script is not imported again in the child: cells need ablab, not what stands around the command.
+    torch, stays out of this process. The main script is not imported again in the child: cells need ablab, not what
+    stands around the command.
     """
     here, there = _context.Pipe()
     process = _context.Process(target=_call, args=(target, *arguments, there), daemon=False)
@@ -42,6 +45,8 @@ def start(target: str, *arguments: Any) -> tuple[BaseProcess, Connection]:
         if file is not None:
             del main.__file__
         process.start()
+    except (EOFError, ConnectionError) as error:  # the server is gone: most likely torch does not import
+        raise UsageError("the process that loads torch has ended; does `python -c 'import torch'` work?") from error
     finally:
         main.__spec__ = spec
         if file is not None:
@@ -55,18 +60,15 @@ class Died(RuntimeError):
 
 
 class Answered(Exception):
-    """Raised here for an exception that a question raised in its process; `kind` is its class name."""
-
-    def __init__(self, kind: str, message: str, trace: str) -> None:
-        super().__init__(message if kind == "UsageError" else f"{message}\n{trace}")
-        self.kind = kind
+    """Raised here for an exception that a question raised in its process; carries its traceback."""
 
 
 def ask(question: str, *arguments: Any) -> Any:
     """Run a function, named `package.module:function`, in a process of the server and return its answer.
 
     Raises:
-        Answered: the function raised; carries the traceback.
+        UsageError: the function raised one.
+        Answered: the function raised something else.
         Died: its process did.
     """
     process, connection = start("ablab.study.processes:_answer", question, arguments)
@@ -76,8 +78,10 @@ def ask(question: str, *arguments: Any) -> Any:
         process.join()
         raise Died(f"the planning process ended unasked (exit code {process.exitcode})") from None
     process.join()
+    if kind == "usage error":
+        raise UsageError(rest[0])
     if kind == "error":
-        raise Answered(*rest)
+        raise Answered(rest[0])
     return rest[0]
 
 
@@ -95,7 +99,7 @@ def _answer(question: str, arguments: tuple[Any, ...], connection: Connection) -
 
     try:
         connection.send(("answer", _named(question)(*arguments)))
+    except UsageError as error:
+        connection.send(("usage error", str(error)))
     except Exception as error:
-        names = [cls.__name__ for cls in type(error).__mro__]
-        kind = "UsageError" if "UsageError" in names else type(error).__name__
-        connection.send(("error", kind, str(error), traceback.format_exc()))
+        connection.send(("error", f"{error}\n{traceback.format_exc()}"))
