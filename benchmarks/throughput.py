@@ -4,7 +4,8 @@
 
 Every contestant trains in a process of its own, built once; then they take turns for a few steps at a time, in an order
 that rotates, so that whatever else the machine does falls on all of them. Shown are medians over all steps, and the
-median over the rounds of each round's ratio to Ablab. Contestants whose library is missing are named and left out:
+median over the rounds of each round's ratio to Ablab; also in processor seconds, which do not count the time that
+other programs took (with one thread: with more, they count waiting, too). Contestants whose library is missing are named and left out:
 `pip install --no-deps transformers litgpt x-transformers` and what they import.
 """
 
@@ -87,7 +88,9 @@ class Result:
     mfu: float | None = None
     loss: float = 0.0
     absent: str | None = None
+    busy_ratio: float | None = None  # processor seconds of its step over those of Ablab's
     rounds: list[float] = field(default_factory=list)  # median seconds of a step, by round
+    busy: list[float] = field(default_factory=list)  # processor seconds per step, by round
 
 
 def measure(
@@ -112,6 +115,7 @@ def measure(
                 answer = worker.ask("steps", steps)
                 seconds[result.name] += answer["seconds"]
                 result.rounds.append(statistics.median(answer["seconds"]))
+                result.busy.append(answer["busy"])
                 result.loss = answer["loss"]
         sequences = 64 if size != "gpt2_small" else 1
         for worker, result in workers:
@@ -124,6 +128,7 @@ def measure(
     for result in results:
         if ours is not None and result.absent is None:
             result.ratio = statistics.median(b / a for a, b in zip(ours.rounds, result.rounds, strict=True))
+            result.busy_ratio = statistics.median(b / a for a, b in zip(ours.busy, result.busy, strict=True))
     return results
 
 
@@ -153,14 +158,14 @@ def table(title: str, results: list[Result], peak: float, peak_name: str) -> str
         "",
         f"{peak_name} {peak / 1e9:,.0f} GFLOP/s",
         "",
-        "| | tokens/s | Ablab ÷ it | MFU | peak memory MB | first step s | evaluation tokens/s |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| | tokens/s | Ablab ÷ it | by processor time | MFU | peak memory MB | first step s | evaluation tokens/s |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for r in results:
         if r.absent is not None:
-            lines.append(f"| {r.name} | absent: {r.absent.splitlines()[-1][:80]} | | | | | |")
+            lines.append(f"| {r.name} | absent: {r.absent.splitlines()[-1][:80]} | | | | | | |")
             continue
-        ratio = "" if r.ratio is None else f"{r.ratio:.3f}"
+        ratio = "" if r.ratio is None else f"{r.ratio:.3f} | {r.busy_ratio:.3f}"
         lines.append(
             f"| {r.name} | {r.rate:,.0f} | {ratio} | {(r.mfu or 0):.0%} | {r.memory / 1e6:,.0f} | {r.first_step:.1f} | "
             f"{r.evaluation:,.0f} |"

@@ -1,6 +1,6 @@
 """One contestant in a process of its own. Reads a line, works, answers with a line of JSON.
 
-Words: `steps N` -> {"seconds": [of each step], "loss": ..}; `evaluate N` -> {"seconds": .., "sequences": N};
+Words: `steps N` -> {"seconds": [of each step], "busy": processor seconds per step, "loss": ..}; `evaluate N` -> {"seconds": .., "sequences": N};
 `memory` -> {"peak": bytes, "before": bytes in use before the model was built}; `matmul N` -> {"flops": per second}.
 Called as `python -m peers.worker NAME SIZE PRECISION MODE THREADS DEVICE`.
 """
@@ -53,7 +53,9 @@ def main(words: list[str]) -> None:
         verb, count = line.split()
         answer: dict[str, Any] = {}
         if verb == "steps":
-            answer = {"seconds": timed(trainer.step, int(count), wait), "loss": trainer.loss()}
+            busy = time.process_time()
+            answer = {"seconds": timed(trainer.step, int(count), wait)}
+            answer |= {"busy": (time.process_time() - busy) / int(count), "loss": trainer.loss()}
         elif verb == "evaluate":
             answer = {"seconds": timed(lambda n=int(count): trainer.evaluate(n), 1, wait)[0], "sequences": int(count)}
         elif verb == "memory":
