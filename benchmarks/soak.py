@@ -38,7 +38,7 @@ SIZES = [
     "train.log_every=3",
     "tracker=none",
 ]
-SWEEP = ["norm=rms,layer", "embedding=untied,tied"]
+SWEEP = ["norm=rms,layer", "embedding=untied,tied", "seed=0,1"]
 TIMED = ("seconds", "tokens_per_second")
 
 
