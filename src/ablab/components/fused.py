@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -48,24 +47,6 @@ class RMS(torch.autograd.Function):
             along = (products @ weight).view(scale.shape).mul_(scale.pow(3)).div_(width)
             to_x = (gradient * weight).mul_(scale).addcmul_(x, along, value=-1)
         return to_x, to_weight, None
-
-
-class Gated(torch.autograd.Function):
-    """a, b of one shape -> silu(a) * b."""
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        s = F.silu(a)
-        ctx.save_for_backward(a, b, s)
-        return s * b
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        a, b, s = ctx.saved_tensors
-        to_a = gradient * b
-        torch.ops.aten.silu_backward.grad_input(to_a, a, grad_input=to_a)
-        return to_a, gradient * s
 
 
 class Turn(torch.autograd.Function):
