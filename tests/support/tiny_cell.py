@@ -19,7 +19,7 @@ from ablab.training import Outcome, train
 TINY = (
     "train.device=cpu model.d_model=32 model.n_layers=2 model.n_heads=2 model.context_length=16 data=text "
     "train.batch_size=2 train.steps=6 train.log_every=2 train.eval_every=3 train.checkpoint_every=3 "
-    "train.eval_batch_size=8 seed=1 tracker=none"
+    "train.eval_batch_size=8 optimizer.lr=1e-3 seed=1 tracker=none"
 )
 #: columns that hold wall-clock time: the only ones that may differ between two equal runs
 TIMED = {"seconds", "tokens_per_second"}
