@@ -11,14 +11,14 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from .. import runfolder
+from .. import provenance, runfolder
 from ..composition import finish
 from ..data import TokenData, check_length, prepare
 from ..errors import UsageError
 from ..explain import explained
 from ..registry import SLOTS
 from ..schema import ACTIONS
-from . import budget, noise, pool, processes, provenance
+from . import budget, noise, pool, processes
 from .expand import axes, parse_assignments, variants
 from .identity import folder_name, ingredients, run_id
 from .plan import Cell, Plan, describe, factor_value, study_name

@@ -6,12 +6,13 @@ import importlib.metadata
 import os
 import platform
 import resource
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from ..provenance import git
 
 PACKAGES = ("ablab", "torch", "numpy", "tokenizers", "safetensors", "hydra-core", "omegaconf", "wandb")
 
@@ -30,13 +31,6 @@ def environment(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "git": git(Path(__file__).resolve().parent),
     }
-
-
-def git(folder: Path) -> dict[str, Any]:
-    """`{"commit": hex or None, "dirty": bool or None}` of the checkout that holds `folder`."""
-    commit = _git(folder, "rev-parse", "HEAD")
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no") if commit else None
-    return {"commit": commit, "dirty": None if changes is None else bool(changes)}
 
 
 def peak_memory(device: torch.device) -> int | None:
@@ -64,14 +58,3 @@ def _device_name(device: torch.device) -> str | None:
     except OSError:
         pass  # no such file outside Linux
     return platform.processor() or platform.machine() or None
-
-
-def _git(folder: Path, *words: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", "-C", str(folder), *words],
-            capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL, check=True,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
