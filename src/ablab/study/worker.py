@@ -132,6 +132,9 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
             sample = partial(_sample, data) if cfg.choices.tracker != "none" else None
             outcome = train(cfg, run_dir, data, sinks, stop, report, status=status, sample=sample)
             status.finish(outcome)
+            if outcome.state == "finished":
+                for sink in started:
+                    _keep_files(sink, task, data)
         except BaseException as error:
             outcome = Outcome("failed", _step(task), _reason(error))
             raise
@@ -148,6 +151,15 @@ def _info(task: Task, cfg: DictConfig, resumed: bool, data_hash: str) -> RunInfo
         id=task.tracker_id, name=task.folder, group=task.label, job_type="train", tags=(task.study,),
         config=task.config | facts, runs_dir=Path(task.runs_dir), run_dir=task.run_dir, resumed=resumed, notes=cfg.note,
     )  # fmt: skip
+
+
+def _keep_files(sink: Sink, task: Task, data: TokenData) -> None:
+    """Offer the checkpoints and the tokens of a finished run; a sink keeps them if it was asked to."""
+    checkpoints = task.run_dir / runfolder.CHECKPOINTS
+    sink.log_artifact(
+        f"checkpoints-{task.tracker_id}", "model", sorted(p for p in checkpoints.iterdir() if p.is_file())
+    )
+    sink.log_artifact(f"tokens-{data.hash[:10]}", "dataset", sorted(p for p in data.folder.iterdir() if p.is_file()))
 
 
 def _sample(data: TokenData, model: DecoderLM) -> str:
