@@ -38,12 +38,12 @@ SIZES = [
     "train.log_every=3",
     "tracker=none",
 ]
-SWEEP = ["norm=rms,layer", "embedding=untied,tied", "seed=0,1"]
+SWEEP = ["norm=rms,layer", "embedding=untied,tied"]
 TIMED = ("seconds", "tokens_per_second")
 
 
-def command(runs: Path, text: Path, steps: int) -> list[str]:
-    return [sys.executable, str(ROOT / "run.py"), "-m", *SIZES, *SWEEP, f"train.steps={steps}", f"data.path={text}",
+def command(runs: Path, text: Path, steps: int, seeds: int) -> list[str]:
+    return [sys.executable, str(ROOT / "run.py"), "-m", *SIZES, *SWEEP, f"train.steps={steps}", f"seed={','.join(map(str, range(seeds)))}", f"data.path={text}",
             f"runs_dir={runs}"]  # fmt: skip
 
 
@@ -88,6 +88,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=2, help="of every variant; four cells each")
     parser.add_argument("--chance", type=float, default=0.004, help="of dying at one optimiser step")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -98,7 +99,7 @@ def main() -> int:
         text.write_text("".join(f"line {i}: the quick brown fox jumps over the lazy dog\n" for i in range(200)))
         calm, storm, kills = folder / "calm", folder / "storm", folder / "kills"
         kills.mkdir()
-        subprocess.run(command(calm, text, args.steps), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command(calm, text, args.steps, args.seeds), check=True, stdout=subprocess.DEVNULL)
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join([str(ROOT / "benchmarks" / "soak_faults"), os.environ.get("PYTHONPATH", "")]),
             "SOAK_FOLDER": str(kills), "SOAK_CHANCE": str(args.chance), "SOAK_LIMIT": str(args.kills),
@@ -111,7 +112,7 @@ def main() -> int:
             target = folder / f"storm{rounds}"
             while True:
                 restarts += 1
-                code, hit = restart(command(target, text, args.steps), environment, dice, kills, args.kills)
+                code, hit = restart(command(target, text, args.steps, args.seeds), environment, dice, kills, args.kills)
                 print(f"round {rounds} restart {restarts}: exit {code}{' (parent killed)' if hit else ''}, "
                       f"{len(list(kills.iterdir()))} kills", flush=True)  # fmt: skip
                 if code == 0:
