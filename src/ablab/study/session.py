@@ -141,7 +141,7 @@ class Session:
         hydra = copy.deepcopy(cell.hydra)
         hydra["job"] |= {"num": cell.index, "id": str(cell.index)}
         return Task(
-            number=cell.index, run_id=cell.id, tracker_id=plan.tracker_ids[cell.id], label=cell.label, study=plan.study, config=config, hydra=hydra,
+            number=cell.index, run_id=cell.id, tracker_id=pool.tracker_id(plan.run_dir(cell), cell.id), label=cell.label, study=plan.study, config=config, hydra=hydra,
             runs_dir=str(plan.runs_dir), folder=cell.folder, data_folder=str(self.planner.data_of(cell).folder), facts=cell.costs | {"git": plan.code, "source_hash": cell.source},
         )  # fmt: skip
 
