@@ -96,6 +96,8 @@ class Study:
     match: str = ranged(choices=("parameters", "flops", "none"))
     margin: float = ranged(above=0)
     alpha: float = ranged(above=0, below=0.5)
+    target: float | None = ranged(None, above=0)
+    slope: float | None = ranged(None, below=0)
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ablab.analysis import checks, tuning
@@ -15,6 +15,7 @@ from ablab.analysis.levels import label
 from ablab.analysis.metric import UNITS, compared_metric
 from ablab.analysis.plan import Plan
 from ablab.analysis.read import Run
+from ablab.analysis.sizes import Sizes, plain, sizes
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Facts:
     inference: Inference
     pairing: list[checks.Pairing]
     report: dict[str, Any]
+    sizes: Sizes = field(default_factory=Sizes)
     comparable: bool = True
 
     @property
@@ -74,6 +76,7 @@ def gather(plan: Plan, runs: Sequence[Run]) -> Facts:
     warnings += checks.code_versions(table.rows)
     warnings += tuning.warnings(plan, tuning.ledger(plan, table))
     warnings += inference.warnings
+    found = sizes(plan, table.compared, base, inference.comparisons)
     excluded = table.excluded + [{"run": name, "reason": reason} for name, reason in plan.older]
     report = {
         "metric": metric,
@@ -91,10 +94,11 @@ def gather(plan: Plan, runs: Sequence[Run]) -> Facts:
         "interactions": inference.interactions,
         "simple_effects": inference.simple_effects,
         "divergence": inference.divergence,
+        "tokens": plain(found),
         "excluded": excluded,
         "warnings": list(dict.fromkeys(warnings)),
     }
-    return Facts(plan, table, base, inference, pairs, clean(report), comparable)
+    return Facts(plan, table, base, inference, pairs, clean(report), found, comparable)
 
 
 def cell(row: Row, level: float) -> dict[str, Any]:

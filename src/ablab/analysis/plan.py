@@ -48,6 +48,8 @@ class Plan:
     design: str = "factorial"
     margin: float = MARGIN
     alpha: float = ALPHA
+    target: float | None = None
+    slope: float | None = None
     looks: list[int] = field(default_factory=list)
     unstable: list[str] = field(default_factory=list)
     screen: bool = False
@@ -135,6 +137,8 @@ def read_study(folder: Path) -> tuple[Plan, dict[str, Run]]:
         design=str(content.get("design") or "factorial"),
         margin=_number(content, "margin", MARGIN),
         alpha=_number(content, "alpha", ALPHA),
+        target=finite(content.get("target")),
+        slope=finite(content.get("slope")),
         looks=[int(look) for look in content.get("looks") or []],
         unstable=[str(name) for name in content.get("unstable") or []],
         screen=bool(content.get("screen")),

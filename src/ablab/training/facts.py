@@ -21,6 +21,7 @@ def facts(cfg: DictConfig, data: TokenData, device: torch.device) -> dict[str, A
         "steps": cfg.train.steps,
         "data_hash": data.hash,
         "vocab_size": data.vocab_size,
+        "train_tokens": len(data.train),
         "val_tokens": len(data.val),
         "val_bytes": data.val_bytes,
         "unigram_entropy": data.unigram_entropy,

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from ablab.analysis.document import Code, Document, Items, Text, listed
 from ablab.analysis.facts import Facts
 from ablab.analysis.levels import spans, text
-from ablab.analysis.pages import effects, first, noise, runs, swaps, verdicts
+from ablab.analysis.pages import effects, first, noise, runs, sizes, swaps, verdicts
 from ablab.analysis.pages import tuning as tuned
 
 
@@ -19,6 +19,7 @@ def document(facts: Facts, pictures: Collection[str]) -> Document:
         verdicts.section(facts),
         verdicts.cells(facts),
         verdicts.stability(facts),
+        sizes.section(facts),
         swaps.section(facts),
         swaps.paired(facts),
         noise.section(facts, pictures),

@@ -8,7 +8,6 @@ from typing import Any
 from ablab.analysis.cells import Row
 from ablab.analysis.document import Picture
 from ablab.analysis.levels import finite
-from ablab.analysis.read import Run
 
 FOLD_AT = 24
 
@@ -25,12 +24,6 @@ def cost(row: Row, key: str) -> Any:
             if finite(source.get(key)) is not None:
                 return source[key]
     return None
-
-
-def tokens(run: Run) -> float | None:
-    """Tokens that a run was trained on."""
-    seen = run.points("tokens", "tokens")[1]
-    return float(seen[-1]) if len(seen) else None
 
 
 def shown(label: str) -> str:

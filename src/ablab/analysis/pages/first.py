@@ -138,6 +138,8 @@ def declared(facts: Facts) -> Section:
         )
         lines.append(f"Tuned per variant: {listed(plan.nuisance)}, {where}")
     lines.append(f"Margin ±{plan.margin:g} {facts.unit}; family-wise α = {plan.alpha:g}")
+    if plan.target is not None:
+        lines.append(f"Target loss, timed in tokens: {plan.target:g} {facts.unit}")
     if plan.looks and facts.inference.level < plan.alpha:
         lines.append(
             f"Looks declared at {listed([str(n) for n in plan.looks])} seeds: each is tested at {facts.inference.level:.4g}, "

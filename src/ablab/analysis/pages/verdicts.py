@@ -28,8 +28,9 @@ from ablab.analysis.document import (
 from ablab.analysis.facts import Facts
 from ablab.analysis.levels import text
 from ablab.analysis.metric import LOSS
-from ablab.analysis.pages.common import FOLD_AT, cost, shown, tokens
+from ablab.analysis.pages.common import FOLD_AT, cost, shown
 from ablab.analysis.read import Run
+from ablab.analysis.sizes import tokens
 from ablab.analysis.spikes import score
 
 
@@ -74,7 +75,7 @@ def stability(facts: Facts) -> Section:
     divergence = {item["label"]: item for item in facts.inference.divergence}
     columns = [
         Column("variant", shown), Column("parameters", count, True), Column("FLOPs/token", short_count, True),
-        Column("tokens/parameter", fixed(2), True), Column("tokens/s", count, True), Column("memory", _bytes, True),
+        Column("tokens/parameter", fixed(2), True), Column("epochs", fixed(2), True), Column("tokens/s", count, True), Column("memory", _bytes, True),
         Column("loss spikes %", fixed(2), True), Column("gradient spikes %", fixed(2), True), Column("diverged"),
         Column("P(diverged)", _share, True), Column("McNemar p", p_value, True), Column("worst-rank p", p_value, True),
     ]  # fmt: skip
@@ -83,7 +84,7 @@ def stability(facts: Facts) -> Section:
         item = divergence.get(row.label, {})
         outcomes = row.count("finished") + row.count("diverged")
         rows.append([
-            row.label, cost(row, "parameters"), cost(row, "flops_per_token"), per_parameter(row), timing.speed(row.finished),
+            row.label, cost(row, "parameters"), cost(row, "flops_per_token"), per_parameter(row), epochs(row), timing.speed(row.finished),
             timing.memory(row.finished), spikes(row.runs, "train/loss"), spikes(row.runs, "train/grad_norm"),
             f"{row.count('diverged')} of {outcomes}", item.get("ci"), item.get("mcnemar_p"), item.get("worst_rank_p"),
         ])  # fmt: skip
@@ -113,9 +114,18 @@ def _chosen(levels: dict[str, Any]) -> str:
 
 def per_parameter(row: Row) -> float | None:
     """Training tokens per parameter of a variant."""
-    parameters = cost(row, "parameters")
+    return _tokens_per(row, "parameters")
+
+
+def epochs(row: Row) -> float | None:
+    """How often a variant saw the training text."""
+    return _tokens_per(row, "train_tokens")
+
+
+def _tokens_per(row: Row, key: str) -> float | None:
+    size = cost(row, key)
     seen = [value for run in row.finished if (value := tokens(run)) is not None]
-    return sum(seen) / len(seen) / parameters if seen and parameters else None
+    return sum(seen) / len(seen) / size if seen and size else None
 
 
 def spikes(runs: Sequence[Run], metric: str) -> float | None:
