@@ -92,7 +92,9 @@ def _to_target(found: Sizes, target: float, rows: Sequence[Row], base: Row) -> N
 
     reached: dict[str, dict[int, Reached]] = {}
     for row in rows:
-        runs = {entry.cell.seed: entry.run for entry in row.entries if entry.run and entry.state in ("finished", "diverged")}
+        runs = {
+            entry.cell.seed: entry.run for entry in row.entries if entry.run and entry.state in ("finished", "diverged")
+        }
         curves = {seed: run.points(LOSS, "tokens") for seed, run in runs.items()}
         reached[row.label] = {seed: tokens_to_target(*curve, target) for seed, curve in curves.items() if len(curve[0])}
         hits = [item.tokens for item in reached[row.label].values() if not item.missed]
@@ -102,7 +104,9 @@ def _to_target(found: Sizes, target: float, rows: Sequence[Row], base: Row) -> N
             "of": len(reached[row.label]),
         }
     for row in rows:
-        if row is not base and all(item.tokens > 0 for label in (row.label, base.label) for item in reached[label].values()):
+        if row is not base and all(
+            item.tokens > 0 for label in (row.label, base.label) for item in reached[label].values()
+        ):
             found.ratios[row.label] = asdict(target_ratio(reached[row.label], reached[base.label]))
 
 

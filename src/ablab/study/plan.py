@@ -146,7 +146,19 @@ def _now() -> str:
 
 def _first(plan: Plan) -> dict[str, Any]:
     settings: dict[str, Any] = OmegaConf.to_container(plan.settings)  # type: ignore[assignment]
-    keep = ("question", "design", "nuisance", "selection_seeds", "unstable", "looks", "match", "margin", "alpha", "target", "slope")
+    keep = (
+        "question",
+        "design",
+        "nuisance",
+        "selection_seeds",
+        "unstable",
+        "looks",
+        "match",
+        "margin",
+        "alpha",
+        "target",
+        "slope",
+    )
     return {
         "study": plan.study,
         "command": plan.command,

@@ -72,7 +72,7 @@ def train(
         run.restore(found)
         # 4. Train.
         cache = Path(cfg.runs_dir).expanduser() / ".cache" / "compiled"
-        with closing(run.metrics), compiled(run.model, cfg.train.compile, cache), quiet_gc():
+        with closing(run.metrics), closing(run.gradients), compiled(run.model, cfg.train.compile, cache), quiet_gc():
             outcome = _loop(run, stop)
         # 5. The end, unless the caller says it.
         if status is None:
@@ -149,10 +149,7 @@ def take_step(run: Run) -> None:
     # 2. Gradients. Each token weighs the same in whatever micro-batch it is: one division by the targets of the step.
     total = torch.zeros((), device=run.where.device)
     for x, y in zip(batch.x, batch.y, strict=True):
-        with run.where.autocast():
-            loss, _ = run.model.loss(x, y)
-        (loss / max(batch.targets, 1)).backward()
-        total += loss.detach()
+        total += run.gradients.add(x, y, batch.targets)
     # 3. The norm of the whole gradient, taken before clipping.
     norm = get_total_norm([p.grad for p in run.parameters if p.grad is not None])
     if run.clip is not None:

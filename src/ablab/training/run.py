@@ -24,6 +24,7 @@ from .environment import peak_memory
 from .evaluate import Evaluation, Evaluator
 from .facts import facts
 from .feed import Feed
+from .gradients import Gradients, parts_of
 from .metrics import Meter, MetricsFile
 from .optimizer import parameter_groups
 from .outcome import Outcome, Progress
@@ -74,6 +75,8 @@ class Run:
         self._saved: tuple[int, bool] | None = None
         self._clock = self._told = time.perf_counter()
         seed_noise(cfg.seeds.init)
+        parts = parts_of(self.model, t.batch_size, data.vocab_size, where, t.compile)
+        self.gradients = Gradients(self.model, self.parameters, where, parts)
         status.update(write=True, **facts(cfg, data, where.device))
 
     def restore(self, found: Found) -> None:

@@ -1,0 +1,124 @@
+"""Several threads of one run, each with a part of the micro-batch: the same gradients, as reproducible as one thread."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from support.tiny_cell import Cell, Killed, after, kill, same
+from torch import nn
+
+from ablab.errors import UsageError
+from ablab.model import build_model
+from ablab.training.device import Runtime, runtime
+from ablab.training.gradients import Gradients, independent, parts_of
+
+CPU = Runtime(torch.device("cpu"), "fp32")
+
+
+@pytest.fixture
+def two_threads():
+    """The process computes with two threads."""
+    with runtime("cpu", 2, "fp32") as where:
+        yield where
+
+
+def grads(model: nn.Module, x: torch.Tensor, where: Runtime, parts: int, times: int = 1) -> tuple[float, list]:
+    """Loss and gradients of `x` taken `times` times in so many parts."""
+    parameters = list(model.parameters())
+    gradients = Gradients(model, parameters, where, parts)
+    try:
+        loss = sum(float(gradients.add(x, x.roll(-1, 1), x.numel())) for _ in range(times))
+    finally:
+        gradients.close()
+    found = [None if p.grad is None else p.grad.clone() for p in parameters]
+    model.zero_grad()
+    return loss, found
+
+
+@pytest.mark.parametrize("embedding", ["tied", "untied"])
+@pytest.mark.parametrize("batch", [2, 5])
+def test_parts_give_the_gradients_of_the_whole(cell: Cell, two_threads: Runtime, batch: int, embedding: str) -> None:
+    model = build_model(cell.cfg(choices__embedding=embedding), 30)
+    x = torch.randint(30, (batch, 16), generator=torch.Generator().manual_seed(0))
+    whole, parts = grads(model, x, two_threads, 1, times=2), grads(model, x, two_threads, 2, times=2)
+    assert parts[0] == pytest.approx(whole[0], rel=1e-6)
+    for a, b in zip(whole[1], parts[1], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
+    again = grads(model, x, two_threads, 2, times=2)
+    assert same(parts[1], again[1])  # no race decides the order of a sum
+
+
+def test_a_parameter_without_a_part_keeps_no_gradient(cell: Cell, two_threads: Runtime) -> None:
+    model = build_model(cell.cfg(), 30)
+    model.register_parameter("idle", nn.Parameter(torch.ones(3)))
+    _, found = grads(model, torch.arange(32).view(2, 16) % 30, two_threads, 2)
+    assert [p is None for p in found] == [name == "idle" for name, _ in model.named_parameters()]
+
+
+def test_an_error_in_a_part_is_the_run_s_error(cell: Cell, two_threads: Runtime) -> None:
+    model = build_model(cell.cfg(), 30)
+    with pytest.raises(UsageError, match="outside the vocabulary"):
+        grads(model, torch.full((2, 16), 99), two_threads, 2)
+
+
+def test_two_threads_are_reproducible_and_close_to_one(cell: Cell) -> None:
+    cfg = cell.cfg(train__threads=2, train__batch_size=4, train__grad_accum=2)
+    for name in ("a", "b"):
+        cell.train(name, cfg)
+    cell.train("one", cell.cfg(train__batch_size=4, train__grad_accum=2))
+    assert cell.rows("a") == cell.rows("b") and same(cell.state("a"), cell.state("b"))
+    for two, one in zip(cell.rows("a"), cell.rows("one"), strict=True):
+        assert two.get("val/loss", 0) == pytest.approx(one.get("val/loss", 0), rel=1e-4)
+    assert not [t for t in threading.enumerate() if t.name.startswith("part")]
+
+
+def test_a_killed_run_of_two_threads_goes_on_bit_for_bit(cell: Cell) -> None:
+    cfg = cell.cfg(train__threads=2)
+    cell.train("whole", cfg)
+    with pytest.raises(Killed), after(5, kill):
+        cell.train("cut", cfg)
+    cell.train("cut", cfg)
+    assert cell.rows("cut") == cell.rows("whole") and same(cell.state("cut"), cell.state("whole"))
+
+
+class OverBatch(nn.Module):
+    """Takes the mean over the batch away: sequences depend on each other."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x - x.mean(0, keepdim=True)
+
+
+class Counts(nn.Module):
+    """Counts its calls in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x
+
+
+@pytest.mark.parametrize("extra", [None, nn.Dropout(0.1), OverBatch(), Counts(), nn.BatchNorm1d(16)])
+def test_only_models_that_allow_it_are_taken_apart(cell: Cell, two_threads: Runtime, extra: nn.Module | None) -> None:
+    model = build_model(cell.cfg(), 30)
+    if extra is not None:
+        model.layers[0].ffn = nn.Sequential(model.layers[0].ffn, extra)
+    buffers = {name: b.clone() for name, b in model.named_buffers()}
+    random = torch.get_rng_state()
+    assert independent(model, 30, two_threads) is (extra is None)
+    assert torch.equal(random, torch.get_rng_state())
+    assert all(torch.equal(b, buffers[name]) for name, b in model.named_buffers())
+
+
+def test_when_a_batch_is_taken_apart(cell: Cell, two_threads: Runtime) -> None:
+    model = build_model(cell.cfg(), 30)
+    assert parts_of(model, 32, 30, two_threads, compiled=False) == 2
+    assert parts_of(model, 1, 30, two_threads, compiled=False) == 1
+    assert parts_of(model, 32, 30, two_threads, compiled=True) == 1
+    assert parts_of(build_model(cell.cfg(model__dropout=0.1), 30), 32, 30, two_threads, compiled=False) == 1
+    torch.set_num_threads(1)
+    assert parts_of(model, 32, 30, CPU, compiled=False) == 1
