@@ -9,14 +9,25 @@ from support.tiny_cell import Cell, same
 
 from ablab.data import eval_windows
 from ablab.model import build_model
-from ablab.training.device import Runtime
+from ablab.training.device import Runtime, runtime
 from ablab.training.evaluate import Evaluation, Evaluator
 
 CPU = Runtime(torch.device("cpu"), "fp32")
 
 
-def evaluator(cell: Cell, batch_size: int) -> Evaluator:
-    return Evaluator(eval_windows(cell.data.val, 16), batch_size, len(cell.data.val) / cell.data.val_bytes, CPU)
+def evaluator(cell: Cell, batch_size: int, crew: int = 1) -> Evaluator:
+    windows = eval_windows(cell.data.val, 16)
+    return Evaluator(windows, batch_size, len(cell.data.val) / cell.data.val_bytes, CPU, crew)
+
+
+@pytest.mark.parametrize("crew", [2, 5])
+def test_batches_at_a_time_give_the_same_bits_and_stop_when_asked(cell: Cell, crew: int) -> None:
+    model = build_model(cell.cfg(), cell.data.vocab_size)
+    with runtime("cpu", 1, "fp32"):
+        assert evaluator(cell, 2, crew)(model) == evaluator(cell, 2)(model)
+        asked: list[int] = []
+        assert evaluator(cell, 2, crew)(model, lambda: "enough" if asked.append(1) or len(asked) > 1 else None) is None
+    assert model.training and len(asked) == 2
 
 
 def test_is_the_mean_over_every_token_after_the_first_whatever_the_batch_size(cell: Cell) -> None:

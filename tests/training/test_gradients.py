@@ -14,8 +14,6 @@ from ablab.model import build_model
 from ablab.training.device import Runtime, runtime
 from ablab.training.gradients import Gradients, independent, parts_of
 
-CPU = Runtime(torch.device("cpu"), "fp32")
-
 
 @pytest.fixture
 def two_threads():
@@ -116,9 +114,19 @@ def test_only_models_that_allow_it_are_taken_apart(cell: Cell, two_threads: Runt
 
 def test_when_a_batch_is_taken_apart(cell: Cell, two_threads: Runtime) -> None:
     model = build_model(cell.cfg(), 30)
-    assert parts_of(model, 32, 30, two_threads, compiled=False) == 2
-    assert parts_of(model, 1, 30, two_threads, compiled=False) == 1
-    assert parts_of(model, 32, 30, two_threads, compiled=True) == 1
-    assert parts_of(build_model(cell.cfg(model__dropout=0.1), 30), 32, 30, two_threads, compiled=False) == 1
-    torch.set_num_threads(1)
-    assert parts_of(model, 32, 30, CPU, compiled=False) == 1
+    assert parts_of(2, model, 30, two_threads, compiled=False) == 2
+    assert parts_of(64, model, 30, two_threads, compiled=False) == 4
+    assert parts_of(1, model, 30, two_threads, compiled=False) == 1
+    assert parts_of(2, model, 30, two_threads, compiled=True) == 1
+    dropping = build_model(cell.cfg(model__dropout=0.1), 30)
+    assert parts_of(2, dropping, 30, two_threads, compiled=False) == 1
+    assert parts_of(2, dropping.eval(), 30, two_threads, compiled=False) == 2
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_spare_cores_change_no_number(cell: Cell, dropout: float) -> None:
+    cfg = cell.cfg(train__eval_batch_size=2, model__dropout=dropout)
+    cell.train("one", cfg)
+    cell.train("three", cfg, spare=3)
+    assert cell.rows("three") == cell.rows("one") and same(cell.state("three"), cell.state("one"))
+    assert not [t for t in threading.enumerate() if t.name.startswith("evaluation")]

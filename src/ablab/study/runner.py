@@ -190,5 +190,14 @@ def _visible(index: int) -> str:
 
 def default_jobs(threads: int, gpus: int, cells: int) -> int:
     """Cells at once: one per GPU, else as many as the cores allow with `threads` each; never more than there are."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cells, gpus or cores // max(1, threads)))
+    return max(1, min(cells, gpus or cores() // max(1, threads)))
+
+
+def spare(jobs: int, threads: int) -> int:
+    """Cores that each thread of a run has to itself when `jobs` runs of `threads` threads share this machine."""
+    return max(1, cores() // (jobs * max(1, threads)))
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

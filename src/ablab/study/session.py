@@ -24,7 +24,7 @@ from .display import Board, clock
 from .launched import launch, uses_own_launcher
 from .plan import Cell, Plan, declare
 from .planning import Planner, plain
-from .runner import Ending, Runner, default_jobs
+from .runner import Ending, Runner, default_jobs, spare
 from .task import Task
 
 
@@ -89,7 +89,7 @@ class Session:
         self._announce(plan, todo, len(asked))
         runner = self._runner(plan, todo)
         endings: dict[str, Ending] = {}
-        tasks = [self._task(plan, cell) for cell in todo]
+        tasks = [self._task(plan, cell, runner.jobs) for cell in todo]
         if todo and uses_own_launcher(self.master):
             with runner.board:
                 endings = runner.run(tasks)
@@ -136,13 +136,14 @@ class Session:
         actions = plan.cells[0].cfg
         return actions.jobs or default_jobs(actions.train.threads, self._gpus, cells)
 
-    def _task(self, plan: Plan, cell: Cell) -> Task:
+    def _task(self, plan: Plan, cell: Cell, jobs: int) -> Task:
         config = {key: value for key, value in plain(cell.cfg).items() if key not in ACTIONS}
         hydra = copy.deepcopy(cell.hydra)
         hydra["job"] |= {"num": cell.index, "id": str(cell.index)}
         return Task(
             number=cell.index, run_id=cell.id, tracker_id=pool.tracker_id(plan.run_dir(cell), cell.id), label=cell.label, study=plan.study, config=config, hydra=hydra,
             runs_dir=str(plan.runs_dir), folder=cell.folder, data_folder=str(self.planner.data_of(cell).folder), facts=cell.costs | {"git": plan.code, "source_hash": cell.source},
+            spare=spare(jobs, cell.cfg.train.threads) if uses_own_launcher(self.master) else 1,
         )  # fmt: skip
 
     def _report(self, plan: Plan, study: dict[str, Any], stopped: str | None) -> None:

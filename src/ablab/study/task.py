@@ -23,6 +23,7 @@ class Task:
     data_folder: str
     facts: dict[str, Any] = field(default_factory=dict)  # costs and code version, for the tracker
     environment: dict[str, str] = field(default_factory=dict)
+    spare: int = 1  # cores of this machine per thread of the run
 
     @property
     def run_dir(self) -> Path:

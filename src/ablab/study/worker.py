@@ -130,7 +130,7 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
                 sink.start(info)
                 started.append(sink)
             sample = partial(_sample, data) if cfg.choices.tracker != "none" else None
-            outcome = train(cfg, run_dir, data, sinks, stop, report, status=status, sample=sample)
+            outcome = train(cfg, run_dir, data, sinks, stop, report, status=status, sample=sample, spare=task.spare)
             status.finish(outcome)
             if outcome.state == "finished":
                 for sink in started:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,8 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from .device import Runtime
-
-log = logging.getLogger(__name__)
 
 #: parts of a micro-batch at most: Python's own share of a step, which only one thread has at a time, grows with them
 MOST_PARTS = 4
@@ -29,7 +26,7 @@ class Gradients:
 
     Args:
         parameters: those that are trained.
-        parts: as many as `parts_of` says; 1 is plain autograd.
+        parts: of a micro-batch, not more than it has sequences; 1 is plain autograd.
     """
 
     def __init__(self, model: nn.Module, parameters: Sequence[nn.Parameter], where: Runtime, parts: int) -> None:
@@ -72,18 +69,16 @@ class Gradients:
         return loss.detach(), torch.autograd.grad(loss / max(targets, 1), self._parameters, allow_unused=True)
 
 
-def parts_of(model: nn.Module, batch_size: int, vocab_size: int, where: Runtime, compiled: bool) -> int:
-    """Parts to take a micro-batch of `batch_size` sequences in, for as many threads as are set."""
-    parts = min(torch.get_num_threads(), batch_size, MOST_PARTS)
-    if parts < 2 or compiled or where.device.type != "cpu" or not independent(model, vocab_size, where):
-        return 1
-    log.info("train.threads: each micro-batch in %d parts, a thread for each", parts)
-    return parts
+def parts_of(wanted: int, model: nn.Module, vocab_size: int, where: Runtime, compiled: bool) -> int:
+    """As many parts as are wanted, up to MOST_PARTS, where a model allows it in its present mode; else 1."""
+    parts = min(wanted, MOST_PARTS)
+    apart = parts > 1 and not compiled and where.device.type == "cpu" and independent(model, vocab_size, where)
+    return parts if apart else 1
 
 
 @torch.no_grad()
 def independent(model: nn.Module, vocab_size: int, where: Runtime) -> bool:
-    """Whether a training pass over two sequences gives what one over each gives, draws nothing and changes no buffer.
+    """Whether a pass over two sequences gives what one over each gives, draws nothing and changes no buffer.
 
     Components of a user's own may do otherwise (dropout, statistics over the batch). The random state and the buffers
     are left as found.

@@ -38,6 +38,7 @@ def train(
     *,
     status: Status | None = None,
     sample: Sample | None = None,
+    spare: int = 1,
 ) -> Outcome:
     """Train one run to its end, or on from its last checkpoint, and say how it ended.
 
@@ -52,6 +53,8 @@ def train(
         report: called with every row, and about once a second in between.
         status: the run's status.json, where the caller keeps it open and writes the final state. Without it
             train does both.
+        spare: for every thread of train.threads so many cores that nothing else uses; evaluation takes them, too, and
+            its numbers stay the same.
         sample: writes a text with the trained model, which the sinks show; it may not touch the random state.
 
     Raises:
@@ -67,7 +70,7 @@ def train(
         runtime(cfg.train.device, cfg.train.threads, cfg.train.precision) as where,
     ):
         # 2. Build the parts; weights, data order and dropout each have a generator of their own.
-        run = Run(cfg, Path(run_dir), data, where, current, sinks, report, sample)
+        run = Run(cfg, Path(run_dir), data, where, current, sinks, report, sample, spare)
         # 3. Take over a checkpoint: this run's own, else the one that train.resume_from names.
         run.restore(found)
         # 4. Train.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
@@ -51,6 +52,7 @@ class Run:
         sinks: Sequence[Sink],
         report: Callable[[Progress], None],
         sample: Sample | None = None,
+        spare: int = 1,
     ) -> None:
         t, length = cfg.train, cfg.model.context_length
         self.cfg, self.run_dir, self.data, self.where = cfg, run_dir, data, where
@@ -67,7 +69,9 @@ class Run:
         batches = Batches(data.train, length, t.batch_size * t.grad_accum, cfg.seeds.data, cfg.data.order)
         self.feed = Feed(batches, t.grad_accum, where)
         tokens_per_byte = len(data.val) / data.val_bytes
-        self.evaluate = Evaluator(eval_windows(data.val, length), t.eval_batch_size, tokens_per_byte, where)
+        crew = self._parts(torch.get_num_threads() * spare, training=False)
+        windows = eval_windows(data.val, length)
+        self.evaluate = Evaluator(windows, t.eval_batch_size, tokens_per_byte, where, crew)
         self.state, self.meter = TrainState(), Meter(where)
         self.progress = Progress(0, t.steps, None, None, None, None, 0.0, None)
         self._config = OmegaConf.to_yaml(cfg, resolve=True)
@@ -75,7 +79,7 @@ class Run:
         self._saved: tuple[int, bool] | None = None
         self._clock = self._told = time.perf_counter()
         seed_noise(cfg.seeds.init)
-        parts = parts_of(self.model, t.batch_size, data.vocab_size, where, t.compile)
+        parts = self._parts(min(torch.get_num_threads(), t.batch_size), training=True)
         self.gradients = Gradients(self.model, self.parameters, where, parts)
         status.update(write=True, **facts(cfg, data, where.device))
 
@@ -209,6 +213,14 @@ class Run:
         self.state = TrainState.of(content)
         self.meter.load(content["meter"])
         set_random_states(content["random"], self.where.device)
+
+    def _parts(self, wanted: int, training: bool) -> int:
+        """Parts that as many threads may work on at a time, in training or in evaluation."""
+        self.model.train(training)
+        try:
+            return parts_of(wanted, self.model, self.data.vocab_size, self.where, self.cfg.train.compile)
+        finally:
+            self.model.train()
 
     def _identity(self) -> dict[str, Any]:
         return {
