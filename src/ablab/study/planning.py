@@ -20,7 +20,7 @@ from ..registry import SLOTS
 from ..schema import ACTIONS
 from . import budget, noise, pool, processes
 from .expand import axes, parse_assignments, variants
-from .identity import folder_name, ingredients, run_id
+from .identity import folder_name, ingredients, run_id, sources
 from .plan import Cell, Plan, describe, factor_value, study_name
 
 #: keys that neither name a study nor are factors of it
@@ -78,6 +78,8 @@ class Planner:
         fixed = [f for f in swept.fixed if f.partition("=")[0] not in NOT_IN_NAME]
         name = settings.name or study_name([k for k in swept.swept if k != "seed"], fixed)
         self._prepare_data(cells, runs_dir)
+        for cell in cells:
+            sources(cell.cfg)  # read and kept while the process server is still loading torch
         self._measure(cells, runs_dir, name)
         cells = self._identify(cells)
         keys = [key for key in self._factor_keys(swept.swept, points) if key not in NOT_IN_NAME]

@@ -17,8 +17,8 @@ from typing import Any
 
 from ..errors import UsageError
 
-#: loaded once, in the server. torch._dynamo: the first optimiser step would import it in every cell (1 s)
-PRELOAD = ["torch", "torch._dynamo", "ablab.study.worker", "ablab.study.treatment", "ablab.tracking.wandb_preload"]
+#: loaded once, in the server
+PRELOAD = ["ablab.study.preload"]
 
 _context = multiprocessing.get_context("forkserver")
 
