@@ -22,7 +22,7 @@ from throughput import CONTESTANTS, measure
 
 ROOT = Path(__file__).resolve().parents[1]
 GRID = ("norm=rms,layer", "ffn=swiglu,relu", "position=rope,none")
-CELLS, STEPS = 8, 300
+CELLS, STEPS = 8, 290
 
 
 def peer_rate(threads: int, rounds: int) -> tuple[str, float]:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_intermixed_args(arguments)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     name, before = peer_rate(cores, asked.rounds)
-    words = list(asked.overrides) + ([] if asked.steps == STEPS else [f"train.steps={asked.steps}"])
+    words = [*asked.overrides, f"train.steps={asked.steps}"]
     with tempfile.TemporaryDirectory(prefix="ablab-sweep-") as place:
         seconds = sweep_seconds(words, Path(place))
     other, after = peer_rate(cores, asked.rounds)

@@ -9,14 +9,8 @@ from pathlib import Path
 
 import yaml
 from support.commands import ROOT, TEXT, TINY
-from support.tracking import KEY
+from support.tracking import AGENT, KEY
 from support.wandb_server import WandbServer
-
-# `wandb agent`, but it looks for news more often than every five seconds
-AGENT = (
-    "import sys; from wandb.wandb_agent import Agent; from wandb.cli.cli import cli; "
-    "Agent.POLL_INTERVAL = 0.2; cli(['agent', *sys.argv[1:]])"
-)
 
 
 def test_an_agent_spreads_a_sweep(tmp_path: Path):

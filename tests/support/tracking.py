@@ -15,6 +15,11 @@ from ablab.tracking.sink import RunInfo, Sink
 
 TESTS = Path(__file__).parents[1]
 KEY = "0123456789" * 4
+# `wandb agent`, but it looks for news more often than every five seconds
+AGENT = (
+    "import sys; from wandb.wandb_agent import Agent; from wandb.cli.cli import cli; "
+    "Agent.POLL_INTERVAL = 0.2; cli(['agent', *sys.argv[1:]])"
+)
 
 
 def info(runs_dir: Path, run_id: str = "r1", **changes: Any) -> RunInfo:

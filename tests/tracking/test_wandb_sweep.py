@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.tracking import info, shell, track, wandb_sink
+from support.tracking import AGENT, info, shell, track, wandb_sink
 from support.wandb_server import WandbServer
 
 TESTS = Path(__file__).parents[1]
@@ -28,11 +28,6 @@ def main(cfg):
 
 main()
 """
-# `wandb agent`, but it looks for news more often than every five seconds
-AGENT = (
-    "import sys; from wandb.wandb_agent import Agent; from wandb.cli.cli import cli; "
-    "Agent.POLL_INTERVAL = 0.2; cli(['agent', *sys.argv[1:]])"
-)
 SWEEP = {
     "program": "program.py",
     "method": "grid",
