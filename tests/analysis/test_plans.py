@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ablab.analysis.load import load
+from ablab.analysis.report import read_facts
 from ablab.errors import UsageError
 
 
@@ -35,6 +36,26 @@ def test_numbers_are_levels_in_order_of_size_and_undeclared_ones_are_said(pool) 
     plan, _ = load([pool.root])
     assert plan.factors == {"optimizer.lr": [3e-5, 1e-4, 1e-3]} and plan.baseline == {"optimizer.lr": 3e-5}
     assert any("optimizer.lr" in line and "no study declares" in line for line in plan.warnings)
+
+
+def test_declared_numbers_come_in_order_of_size_and_keep_their_baseline(pool) -> None:
+    cells = []
+    for lr in (1e-4, 3e-5, 1e-3):
+        folder = pool.run({"norm": "rms"}, name=f"lr{lr}", config={"optimizer": {"lr": lr}})
+        cells.append({"factors": {"optimizer.lr": lr}, "seed": 0, "folder": folder.name})
+    facts = read_facts([pool.study("s", cells, {"optimizer.lr": [1e-4, 3e-5, 1e-3]})])
+    assert [row.label for row in facts.rows] == ["optimizer.lr=3e-05", "optimizer.lr=0.0001", "optimizer.lr=0.001"]
+    assert facts.report["baseline"] == {"optimizer.lr": 1e-4}
+
+
+def test_declared_options_keep_their_order(pool) -> None:
+    cells = []
+    for norm in ("layer", "rms"):
+        cells.append({"factors": {"norm": norm}, "seed": 0, "folder": pool.run({"norm": norm}).name})
+    assert [row.label for row in read_facts([pool.study("s", cells, {"norm": ["layer", "rms"]})]).rows] == [
+        "norm=layer",
+        "norm=rms",
+    ]
 
 
 def test_keys_that_only_say_where_or_how_often_are_no_factors(pool) -> None:

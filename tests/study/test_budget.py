@@ -6,6 +6,7 @@ import pytest
 
 import ablab
 from ablab import UsageError
+from ablab.study import budget
 from ablab.study.budget import steps, tokens_per_step
 
 COSTS = {"non_embedding": 1000, "flops_per_token": 6000}
@@ -34,6 +35,16 @@ def test_tokens_per_step() -> None:
 )
 def test_steps(word: str, count: int) -> None:
     assert bought(word) == count
+
+
+def test_many_epochs_are_warned_of() -> None:
+    assert budget.repeats(4.0) == []
+    (line,) = budget.repeats(7.25)
+    assert "seen 7.2 times" in line and "memorises" in line
+
+
+def test_a_span_is_one_number_where_all_look_alike() -> None:
+    assert budget.span([1.501, 1.499]) == "1.50" and budget.span([2, 1.5]) == "1.50 to 2.00"
 
 
 def test_minutes_need_a_speed() -> None:

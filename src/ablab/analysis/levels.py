@@ -66,6 +66,13 @@ def ordered(group: str, levels: Iterable[Any]) -> list[Any]:
     return sorted(distinct.values(), key=lambda level: level_key(group, level))
 
 
+def by_size(levels: Iterable[Any]) -> list[Any]:
+    """Levels as they were declared, but numbers in order of size."""
+    found = list(levels)
+    numbers = all(isinstance(level, (int, float)) and not isinstance(level, bool) for level in found)
+    return sorted(found) if numbers else found
+
+
 def group_key(group: str) -> tuple[int, int, tuple[Any, ...]]:
     """Sort key of a factor: component groups first, then other keys by name."""
     names = list(GROUPS)

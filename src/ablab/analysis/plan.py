@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ablab.analysis.differ import value_of
-from ablab.analysis.levels import finite
+from ablab.analysis.levels import by_size, finite
 from ablab.analysis.read import Run, is_run, read_run
 from ablab.errors import UsageError
 from ablab.runfolder import STUDY, read_json
@@ -96,7 +96,8 @@ def read_study(folder: Path) -> tuple[Plan, dict[str, Run]]:
         raise UsageError(f"{folder / STUDY} is no readable study file")
     pool = folder.resolve().parent.parent
     nuisance = [str(key) for key in content.get("nuisance") or []]
-    factors = {key: list(levels) for key, levels in (content.get("factors") or {}).items() if key not in nuisance}
+    written = {key: list(levels) for key, levels in (content.get("factors") or {}).items() if key not in nuisance}
+    factors = {key: by_size(levels) for key, levels in written.items()}
     added = {index for addition in content.get("additions") or [] for index in addition.get("cells") or []}
     cells, runs = [], {}
     beside = sorted(child.name for child in pool.iterdir()) if pool.is_dir() else []
@@ -125,7 +126,7 @@ def read_study(folder: Path) -> tuple[Plan, dict[str, Run]]:
     plan = Plan(
         name=str(content.get("study") or content.get("name") or folder.name),
         factors=factors,
-        baseline={key: baseline.get(key, levels[0] if levels else None) for key, levels in factors.items()},
+        baseline={key: baseline.get(key, levels[0] if levels else None) for key, levels in written.items()},
         cells=cells,
         seeds=sorted({cell.seed for cell in cells}),
         question=content.get("question"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from omegaconf import DictConfig
@@ -10,10 +11,33 @@ from omegaconf import DictConfig
 from ..errors import UsageError
 from ..schema import BUDGETS
 
+#: epochs over the text from which on memorising shows in the validation loss (Muennighoff et al. 2023: about 4)
+MANY_EPOCHS = 4.0
+
 
 def tokens_per_step(cfg: DictConfig) -> int:
     """Training tokens of one optimiser step."""
     return int(cfg.train.batch_size * cfg.train.grad_accum * cfg.model.context_length)
+
+
+def tokens(cfg: DictConfig) -> int:
+    """Training tokens of a whole run with train.steps set."""
+    return tokens_per_step(cfg) * int(cfg.train.steps)
+
+
+def repeats(epochs: float) -> list[str]:
+    """A warning where the text is gone over so often that the model may memorise it."""
+    if epochs <= MANY_EPOCHS:
+        return []
+    return [
+        f"the text is seen {epochs:.1f} times; beyond about {MANY_EPOCHS:g} epochs a model memorises what it trains on"
+    ]
+
+
+def span(values: Sequence[float], digits: int = 2) -> str:
+    """`1.55`, or `1.55 to 1.61` where they differ in what is shown."""
+    low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def steps(cfg: DictConfig, costs: dict[str, Any], seconds_per_step: float | None = None) -> int:

@@ -11,9 +11,6 @@ from . import budget, closing
 from .display import clock
 from .plan import Plan
 
-#: epochs over the text from which on memorising shows in the validation loss (Muennighoff et al. 2023: about 4)
-MANY_EPOCHS = 4.0
-
 
 def show(console: Console, plan: Plan, data: TokenData, seconds: dict[str, float], jobs: int) -> None:
     """Print the plan.
@@ -30,7 +27,7 @@ def show(console: Console, plan: Plan, data: TokenData, seconds: dict[str, float
     left = 0.0
     for cell in plan.cells:
         steps = cell.cfg.train.steps
-        tokens = budget.tokens_per_step(cell.cfg) * steps
+        tokens = budget.tokens(cell.cfg)
         state = runfolder.state(plan.run_dir(cell))
         time = seconds[cell.label] * steps
         left += 0.0 if state in runfolder.OUTCOMES else time
@@ -43,20 +40,10 @@ def show(console: Console, plan: Plan, data: TokenData, seconds: dict[str, float
     closing.say(console, "FFN: parameters of the FFN against the budget of 3·D·W per layer")
     closing.say(console, f"time to train what is missing: about {clock(left / jobs)} with {jobs} cells at once "
                          "(measured on a few steps, evaluation not counted)")  # fmt: skip
-    for text in [*plan.warnings, *repeats(plan, data)]:
+    for text in plan.warnings:
         closing.say(console, f"warning: {text}")
     for text in power(plan):
         closing.say(console, text)
-
-
-def repeats(plan: Plan, data: TokenData) -> list[str]:
-    """A warning where the text repeats so often that the model may memorise it."""
-    most = max(budget.tokens_per_step(c.cfg) * c.cfg.train.steps / len(data.train) for c in plan.cells)
-    if most <= MANY_EPOCHS:
-        return []
-    return [
-        f"the text is seen {most:.1f} times; beyond about {MANY_EPOCHS:g} epochs a model memorises what it trains on"
-    ]
 
 
 def power(plan: Plan) -> list[str]:

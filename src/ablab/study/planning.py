@@ -54,6 +54,10 @@ class Planner:
         """The prepared text of a cell."""
         return self.data[_data_key(cell)]
 
+    def epochs(self, cell: Cell) -> float:
+        """How often a cell goes over its training text."""
+        return budget.tokens(cell.cfg) / len(self.data_of(cell).train)
+
     def plan(self, arguments: list[str]) -> Plan:
         """Compose and check every cell, find out what each costs, and name its run. Nothing is written but token
         files."""
@@ -88,7 +92,7 @@ class Planner:
         first = {key: values[0] for key, values in factors.items()}
         base = first | {key: value for key, value in factor_values(cells, baseline).items() if key in first}
         return Plan(
-            name, runs_dir, cells, factors, base, cells[0].cfg.study, self.command, provenance.code(), warnings(cells),
+            name, runs_dir, cells, factors, base, cells[0].cfg.study, self.command, provenance.code(), [*warnings(cells), *budget.repeats(max(map(self.epochs, cells)))],
             seconds_per_step=self.measured, noise=noise.known(cells[0].cfg),
         )  # fmt: skip
 

@@ -113,10 +113,16 @@ class Session:
                 self._say(f"kept the old {cell.folder} as {kept.name}")
 
     def _announce(self, plan: Plan, todo: list[Cell], asked: int) -> None:
-        tokens = sum(budget.tokens_per_step(c.cfg) * c.cfg.train.steps for c in todo)
+        tokens = sum(budget.tokens(c.cfg) for c in todo)
         self._say(
             f"study {plan.study}: {asked} cells, {len(todo)} to train ({tokens / 1e6:.2f} M tokens)",
         )
+        if todo:
+            per_parameter = budget.span([budget.tokens(c.cfg) / c.costs["non_embedding"] for c in todo])
+            epochs = budget.span([self.planner.epochs(c) for c in todo])
+            self._say(
+                f"a cell trains on {per_parameter} tokens per parameter (embeddings aside), {epochs} epochs of its text"
+            )
         for text in plan.warnings:
             self._say(f"warning: {text}")
 

@@ -1,0 +1,94 @@
+"""Hydra's own flags, an installed plug-in, a budget in minutes, and a report published: as users type them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+from support.commands import Lab, tiny
+
+NewLab = Callable[..., Lab]
+
+
+def test_the_config_is_shown_and_nothing_is_left_behind(new_lab: NewLab) -> None:
+    lab = new_lab()
+    done = lab.run("--cfg", "job", "norm=layer", "seed=3")
+    assert done.code == 0, done.text
+    shown = yaml.safe_load(done.out)
+    assert shown["seed"] == 3 and shown["train"]["batch_size"] == 32
+    assert lab.run("--info", "searchpath").code == 0
+    assert lab.run("--hydra-help").code == 0
+    assert sorted(p.name for p in lab.folder.iterdir()) == ["tiny.txt"]
+
+
+def test_a_folder_of_own_configs_is_searched(new_lab: NewLab, tmp_path: Path) -> None:
+    lab = new_lab()
+    own = tmp_path / "own"
+    (own / "scale").mkdir(parents=True)
+    sizes = {"d_model": 16, "n_layers": 1, "n_heads": 2, "context_length": 16}
+    text = "# @package _global_\n" + yaml.safe_dump({"model": sizes, "train": {"steps": 2, "batch_size": 2}})
+    (own / "scale" / "mine.yaml").write_text(text)
+    done = lab.run("--config-dir", str(own), "scale=mine", "data=text", "data.path=tiny.txt", "tracker=none")
+    assert done.code == 0, done.text
+    (run,) = lab.cells()
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["model"]["d_model"] == 16 and config["choices"]["scale"] == "mine"
+    assert lab.run("scale=mine").code == 2  # without the flag there is no such scale
+
+
+def test_an_installed_package_brings_options(new_lab: NewLab, tmp_path: Path) -> None:
+    lab = new_lab()
+    site = tmp_path / "site"
+    (site / "halved-1.0.dist-info").mkdir(parents=True)
+    (site / "halved-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: halved\nVersion: 1.0\n")
+    (site / "halved-1.0.dist-info" / "entry_points.txt").write_text("[ablab.plugins]\nhalved = halved\n")
+    (site / "halved.py").write_text(
+        "import torch, ablab\n\n\n"
+        "@ablab.register('norm', 'halved')\n"
+        "class Halved(torch.nn.Module):\n"
+        "    '''x * share.'''\n\n"
+        "    def __init__(self, d_model: int, *, share: float = 0.5):\n"
+        "        super().__init__()\n"
+        "        self.share = share\n\n"
+        "    def forward(self, x):\n"
+        "        return x * self.share\n"
+    )
+    path = {"PYTHONPATH": f"{site}:{lab.env()['PYTHONPATH']}"}
+    assert "norm.share=0.5" in lab.run("--help", **path).out
+    done = lab.tiny("norm=rms,halved", **path)
+    assert done.code == 0 and lab.states() == ["finished"] * 2, done.text
+    assert "norm=halved" not in lab.run("--help").out
+
+
+def test_minutes_are_measured_once_per_study(new_lab: NewLab) -> None:
+    lab = new_lab()
+    words = [word for word in tiny("norm=rms,layer") if not word.startswith("train.steps")]
+    first = lab.run(*words, "train.minutes=0.002")
+    assert first.code == 0, first.text
+    study = lab.study()
+    steps = [lab.state(cell)["steps"] for cell in study["cells"]]
+    assert all(step >= 1 for step in steps) and len(study["seconds_per_step"]) == 2
+    # a variant's time on this machine: steps times what one was measured to take
+    for step, seconds in zip(steps, study["seconds_per_step"].values(), strict=True):
+        assert abs(step * seconds - 0.12) <= max(seconds, 0.012)
+    again = lab.run(*words, "train.minutes=0.002")
+    assert again.code == 0 and "reused 2, ran 0" in again.out, again.text
+    assert lab.study()["seconds_per_step"] == study["seconds_per_step"]
+
+
+def test_a_report_is_published_offline(new_lab: NewLab) -> None:
+    lab = new_lab()
+    assert lab.tiny("norm=rms,layer", "study.name=s").code == 0
+    missing = lab.run("publish", "runs/studies/other")
+    assert missing.code == 2 and "has no report" in missing.err
+    done = lab.run("publish", "runs/studies/s", "--mode", "offline")
+    assert done.code == 0 and "report published:" in done.out and "wandb sync" in done.out, done.text
+    assert len(list((lab.runs / "wandb").glob("offline-run-*/run-*.wandb"))) == 1
+
+
+def test_the_pool_is_listed_from_the_console(new_lab: NewLab) -> None:
+    lab = new_lab()
+    assert lab.tiny("norm=rms,layer", "study.name=s").code == 0
+    done = lab.run("runs", "list")
+    assert done.code == 0 and done.out.count("finished") == 2 and "2 runs, " in done.out
