@@ -137,7 +137,7 @@ def compare(setting: Setting, replicas: int, steps: int, grid: bool) -> dict[str
                 seconds["apart"].append(time.perf_counter() - middle)
             most = max(most, *(abs(a - b) for a, b in zip(losses.tolist(), own, strict=True)))
         weights = max(
-            float((together.parameters[f"model.{name}"][i] - p).abs().max())
+            float((together.parameters[f"model.{name}"][i] - p.detach()).abs().max())
             for i, one in enumerate(apart.runs)
             for name, p in one.run.model.named_parameters()
         )

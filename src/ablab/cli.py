@@ -61,6 +61,7 @@ def sweep(overrides: list[str], config_dir: str | None = None) -> int:
     """Compose with Hydra and hand over to the sweeper of the config; a single run is a sweep of one cell."""
     from hydra._internal.hydra import Hydra
     from hydra._internal.utils import create_config_search_path
+    from hydra.core.config_search_path import SearchPathQuery
     from hydra.core.global_hydra import GlobalHydra
 
     from .composition import store_options
@@ -70,7 +71,10 @@ def sweep(overrides: list[str], config_dir: str | None = None) -> int:
     store_options()
     path = create_config_search_path(str(shipped("conf")))
     if config_dir:
-        path.append("command-line", f"file://{os.path.abspath(config_dir)}")
+        if not os.path.isdir(config_dir):
+            raise UsageError(f"--config-dir {config_dir}: no such folder")
+        before = SearchPathQuery(provider="schema")  # Hydra wants its own schemas last
+        path.prepend("command-line", f"file://{os.path.abspath(config_dir)}", anchor=before)
     GlobalHydra.instance().clear()
     with explained(overrides):
         hydra = Hydra.create_main_hydra2(task_name="ablab", config_search_path=path)

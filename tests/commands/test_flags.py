@@ -34,6 +34,8 @@ def test_a_folder_of_own_configs_is_searched(new_lab: NewLab, tmp_path: Path) ->
     (run,) = lab.cells()
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["model"]["d_model"] == 16 and config["choices"]["scale"] == "mine"
+    missing = lab.run("--config-dir", str(tmp_path / "nowhere"), "scale=mine")
+    assert missing.code == 2 and "--config-dir" in missing.err and missing.err.count("\n") == 1
     assert lab.run("scale=mine").code == 2  # without the flag there is no such scale
 
 
@@ -79,7 +81,7 @@ def test_minutes_are_measured_once_per_study(new_lab: NewLab) -> None:
 
 def test_a_report_is_published_offline(new_lab: NewLab) -> None:
     lab = new_lab()
-    assert lab.tiny("norm=rms,layer", "study.name=s").code == 0
+    assert lab.tiny("norm=rms,layer", "study.name=s", NO_REPORT="").code == 0
     missing = lab.run("publish", "runs/studies/other")
     assert missing.code == 2 and "has no report" in missing.err
     done = lab.run("publish", "runs/studies/s", "--mode", "offline")
