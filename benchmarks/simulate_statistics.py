@@ -25,7 +25,7 @@ from scipy import special
 from scipy import stats as st
 
 from ablab.analysis import stats
-from ablab.analysis.stats.blocked import spread_bounds
+from ablab.analysis.stats.blocked import apart_bound, spread_bounds
 from ablab.analysis.stats.looks import false_verdicts
 
 Array = NDArray[np.float64]
@@ -71,15 +71,17 @@ def judge(y: Array, alpha: float = 0.05) -> Judged:
     total = squares.sum(axis=1)
     mse = total / (m * (n - 1))
     own = squares * k / m
-    pooled = np.zeros(count, dtype=bool)
+    pooled, apart = np.zeros(count, dtype=bool), np.zeros((count, m), dtype=bool)
     if m > 1:
         ratio = own * (k - 2) / (total[:, None] - own)
         bound, arm_bound = spread_bounds(m, n)
         pooled = (ratio[:, 0] <= bound) & (ratio[:, 1:].max(axis=1) <= arm_bound)
+        apart = ratio[:, 1:] > apart_bound(m, n)
     critical = stats.dunnett_critical(alpha, m, m * (n - 1))
-    error = np.sqrt(np.maximum(variance, 2 * mse[:, None]) / n)
-    found = np.abs(centre) > critical * error
-    low, high = centre - critical * error, centre + critical * error
+    half = critical * np.sqrt(np.maximum(variance, 2 * mse[:, None]) / n)
+    half = np.where(apart, np.maximum(half, special.stdtrit(n - 1, 1 - alpha / 2) * np.sqrt(variance / n)), half)
+    found = np.abs(centre) > half
+    low, high = centre - half, centre + half
     alone, alone_low, alone_high = _holm(centre, np.sqrt(variance / n), n - 1, alpha)
     choose = pooled[:, None]
     return Judged(

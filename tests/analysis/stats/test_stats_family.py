@@ -67,6 +67,19 @@ def test_a_noisy_baseline_falls_back_to_holm() -> None:
     assert [c.p_adjusted for c in family.comparisons] == pytest.approx(list(stats.holm(p)))
 
 
+def test_with_few_seeds_a_noisy_arm_is_judged_by_its_own_spread_too() -> None:
+    y = noise(5, 3, seed=4)
+    y[3] += [0.03, -0.03, 0.0]
+    family = stats.compare(study(y), "v0")
+    assert {c.method for c in family.comparisons} == {"blocked Dunnett"}
+    assert any("v3 varies more than the rest" in reason for reason in family.reasons)
+    expected = stats.blocked_dunnett(y[0], y[1:], apart=(2,))
+    assert by_label(family)["v3"].p_adjusted == pytest.approx(expected.p_adjusted[2])
+    assert by_label(family)["v3"].ci == pytest.approx((expected.low[2], expected.high[2]))
+    for c in family.comparisons:  # interval and p never contradict each other
+        assert (c.ci[0] > 0 or c.ci[1] < 0) == (c.p_adjusted < 0.05)
+
+
 def test_a_noisy_arm_falls_back_and_is_named() -> None:
     y = noise(5, 6, seed=6)
     y[3] += 0.2 * np.array([1, -1, 1, -1, 1, -1])

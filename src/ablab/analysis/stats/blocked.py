@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from .paired import subtract, t_ratio
 Array = NDArray[np.float64]
 
 FEW_SEEDS = 4
-BASELINE_BOUND_FEW, BASELINE_BOUND = 0.28, 0.1
+BASELINE_BOUND_FEW, BASELINE_BOUND = 0.27, 0.1
 """Upper-tail probability, up to FEW_SEEDS and beyond, at which the baseline counts as noisier than the arms.
 
 A noisy baseline inflates all differences at once, which the pooled error does not see. Set by simulation: loose
@@ -29,6 +30,10 @@ ARM_BOUND_FEW, ARM_BOUND = 1e-5, 0.15
 A noisy arm is already judged by its own spread; the fallback saves the other arms from its noise. With few seeds
 nothing tells a noisy arm from an unlucky one, and a second test is a second chance of a false verdict: there only
 a gross difference counts.
+"""
+APART = 0.05
+"""With few seeds, the upper-tail probability at which an arm's spread counts as its own: its verdict must then hold in
+its own paired t test, too. Where its own spread is the whole denominator, pooled degrees of freedom promise too much.
 """
 
 
@@ -63,12 +68,15 @@ def additive_mse(y: ArrayLike) -> float:
     return math.fsum((rest * rest).ravel()) / ((k - 1) * (n - 1))
 
 
-def blocked_dunnett(baseline: ArrayLike, arms: ArrayLike, alpha: float = 0.05) -> Blocked:
+def blocked_dunnett(baseline: ArrayLike, arms: ArrayLike, alpha: float = 0.05, apart: Sequence[int] = ()) -> Blocked:
     """Dunnett's many-to-one comparisons with seeds as blocks.
 
     `baseline` (n,), `arms` (m, n). T_v = mean(d_v) / sqrt(max(s_dv^2, 2 MSE) / n) is referred to the
     m-variate t law on m (n - 1) degrees of freedom with rho = 1/2 (Dunnett 1955); the intervals use the same
     critical value, so they exclude 0 exactly where p_adjusted < alpha. One arm is the paired t test.
+
+    Arms whose index is in `apart` (see `spread_check`) must also pass their own paired t test at alpha: the wider of
+    the two intervals and the larger of the two p count.
     """
     base, others = np.asarray(baseline, dtype=np.float64), np.atleast_2d(np.asarray(arms, dtype=np.float64))
     m, n = others.shape
@@ -80,6 +88,12 @@ def blocked_dunnett(baseline: ArrayLike, arms: ArrayLike, alpha: float = 0.05) -
     error = np.sqrt(np.maximum(spread**2, 2 * mse) / n)
     T = np.array([t_ratio(float(x), float(e)) for x, e in zip(difference, error, strict=True)])
     critical = dunnett_critical(alpha, m, df)
+    half = critical * error
+    p, adjusted = 2 * stats.t.sf(np.abs(T), df), np.array([dunnett_sf(float(t), m, df) for t in T])
+    for i in apart:
+        own = 2 * float(stats.t.sf(abs(t_ratio(float(difference[i]), float(spread[i]) / math.sqrt(n))), n - 1))
+        p[i], adjusted[i] = max(p[i], own), max(adjusted[i], own)
+        half[i] = max(half[i], float(stats.t.isf(alpha / 2, n - 1)) * spread[i] / math.sqrt(n))
     return Blocked(
         n=n,
         df=df,
@@ -88,24 +102,28 @@ def blocked_dunnett(baseline: ArrayLike, arms: ArrayLike, alpha: float = 0.05) -
         stds=spread,
         errors=error,
         statistics=T,
-        p=2 * stats.t.sf(np.abs(T), df),
-        p_adjusted=np.array([dunnett_sf(float(t), m, df) for t in T]),
+        p=p,
+        p_adjusted=adjusted,
         alpha=alpha,
         critical=critical,
-        low=difference - critical * error,
-        high=difference + critical * error,
+        low=difference - half,
+        high=difference + half,
     )
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How unlike the noise of the arms is: variance ratios, their bounds, and whether one is exceeded."""
+    """How unlike the noise of the arms is: variance ratios, their bounds, and whether one is exceeded.
+
+    `apart` are the arms whose spread counts as their own though the pooled error may be used: few seeds only.
+    """
 
     baseline_ratio: float
     baseline_bound: float
     arm_ratio: float
     arm_bound: float
     noisiest: int
+    apart: tuple[int, ...] = ()
 
     @property
     def differ(self) -> bool:
@@ -133,7 +151,13 @@ def spread_check(baseline: ArrayLike, arms: ArrayLike) -> Spread:
         ratio = np.where(own > 0, own * (k - 2) / other, 0.0)
     bound, arm_bound = spread_bounds(k - 1, n)
     noisiest = int(np.argmax(ratio[1:]))
-    return Spread(float(ratio[0]), float(bound), float(ratio[1 + noisiest]), float(arm_bound), noisiest)
+    apart = tuple(np.flatnonzero(ratio[1:] > apart_bound(k - 1, n)).tolist())
+    return Spread(float(ratio[0]), float(bound), float(ratio[1 + noisiest]), float(arm_bound), noisiest, apart)
+
+
+def apart_bound(arms: int, n: int) -> float:
+    """The variance ratio above which the spread of one of `arms` counts as its own; infinite with more seeds."""
+    return float(stats.f.isf(APART, n - 1, (arms - 1) * (n - 1))) if n <= FEW_SEEDS else math.inf
 
 
 def spread_bounds(arms: int, n: int) -> tuple[float, float]:

@@ -14,7 +14,6 @@ from scipy import stats
 from ablab.errors import UsageError
 
 from .blocked import Spread, blocked_dunnett, spread_check
-from .dunnett import dunnett_critical
 from .multiplicity import benjamini_hochberg, bh_level, holm, holm_levels
 from .paired import MIN_SEEDS, Pairs, pair_up, paired_t
 from .power import mde, n_needed
@@ -115,7 +114,15 @@ def compare(
     mse = None
     if len(pool) >= 2:
         share = alpha * len(pool) / len(tested)
-        pooled, mse = _dunnett(found, pool, base, arms, share, margin, len(tested))
+        apart = () if spread is None else spread.apart
+        reasons = [
+            *reasons,
+            *(
+                f"{pool[i]} varies more than the rest: its verdict must hold in its own paired t test, too"
+                for i in apart
+            ),
+        ]
+        pooled, mse = _dunnett(found, pool, base, arms, share, margin, len(tested), apart)
         result |= pooled
     else:
         pool = []
@@ -211,17 +218,17 @@ def _dunnett(
     alpha: float,
     margin: float,
     family: int,
+    apart: Sequence[int],
 ) -> tuple[dict[str, Comparison], float]:
-    test = blocked_dunnett(base, arms, alpha)
+    test, wide = (blocked_dunnett(base, arms, level, apart) for level in (alpha, 2 * alpha))
     m = len(pool)
-    wide = dunnett_critical(2 * alpha, m, test.df)
     out = {}
     for i, label in enumerate(pool):
-        centre, error = float(test.differences[i]), float(test.errors[i])
+        error = float(test.errors[i])
         out[label] = _finish(
             found[label],
             (float(test.low[i]), float(test.high[i])),
-            (centre - wide * error, centre + wide * error),
+            (float(wide.low[i]), float(wide.high[i])),
             margin,
             error * math.sqrt(test.n),
             alpha,
