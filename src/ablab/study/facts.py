@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 import torch
@@ -19,6 +20,22 @@ def machine(device: str) -> dict[str, Any]:
     """The device that `train.device` means here, and how many of them there are."""
     chosen = resolve_device(device).type
     return {"device": chosen, "count": torch.cuda.device_count() if chosen == "cuda" else 1}
+
+
+def bf16_is_slower(width: int = 256, times: int = 3) -> bool:
+    """Whether a matrix product in bfloat16 takes this processor longer than one in float32, by measurement: without
+    instructions for it, it takes a hundred times as long."""
+
+    def seconds(dtype: torch.dtype) -> float:
+        a = torch.ones(width, width, dtype=dtype)
+        taken = []
+        for _ in range(times):
+            start = time.perf_counter()
+            a @ a
+            taken.append(time.perf_counter() - start)
+        return min(taken)
+
+    return seconds(torch.bfloat16) > 1.5 * seconds(torch.float32)
 
 
 def model_facts(configs: list[tuple[dict[str, Any], int]]) -> list[dict[str, Any]]:

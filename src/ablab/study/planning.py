@@ -157,6 +157,9 @@ class Planner:
             options = sorted({f"{s}={c.cfg.choices[s]}" for c in cells for s in SLOTS})
             raise UsageError(f"{error}: a component ends it; one of {', '.join(options)}") from error
         self.machine = processes.ask("ablab.study.facts:machine", cells[0].cfg.train.device)
+        low = any(cell.cfg.train.precision == "bf16" for cell in cells) and self.machine["device"] == "cpu"
+        if low and processes.ask("ablab.study.facts:bf16_is_slower"):
+            self.say("warning: train.precision=bf16 is slower than fp32 on this processor (measured just now)")
         for cell in cells:
             cell.costs = dict(counted[cell.costs["model"]])
         timed = [cell for cell in cells if cell.cfg.train.minutes is not None]
