@@ -88,7 +88,7 @@ class Apart:
 
     def __init__(self, setting: Setting, replicas: int, rates: Sequence[float]) -> None:
         self.runs = [
-            AblabRun(setting, (f"seed={seed}", f"optimizer.lr={rate}"))
+            AblabRun(setting, (f"seed={seed}", f"optimizer.lr={rate}", "schedule.warmup_steps=0"))
             for seed, rate in zip(range(replicas), rates, strict=True)
         ]
 

@@ -23,7 +23,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.mark.parametrize("grid", [False, True])
 def test_each_replica_is_its_own_run(script: ModuleType, grid: bool) -> None:
     found = script.compare(script.Setting(script.SIZES["tiny"]), replicas=3, steps=5, grid=grid)
-    assert 0 < found["loss"] < 1e-5 and 0 < found["weights"] < 1e-4
+    assert 0 < found["loss"] < 1e-5 and 0 < found["weights"] < 2e-5
     assert found["together"] > 0 and found["apart"] > 0
 
 

@@ -11,8 +11,15 @@ from torch import nn
 
 from ablab.errors import UsageError
 from ablab.model import build_model
+from ablab.training import gradients
 from ablab.training.device import Runtime, runtime
 from ablab.training.gradients import Gradients, independent, parts_of
+
+
+@pytest.fixture(autouse=True)
+def worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small the model, threads may share it."""
+    monkeypatch.setattr(gradients, "WORTH", 0)
 
 
 @pytest.fixture
@@ -25,11 +32,11 @@ def two_threads():
 def grads(model: nn.Module, x: torch.Tensor, where: Runtime, parts: int, times: int = 1) -> tuple[float, list]:
     """Loss and gradients of `x` taken `times` times in so many parts."""
     parameters = list(model.parameters())
-    gradients = Gradients(model, parameters, where, parts)
+    made = Gradients(model, parameters, where, parts)
     try:
-        loss = sum(float(gradients.add(x, x.roll(-1, 1), x.numel())) for _ in range(times))
+        loss = sum(float(made.add(x, x.roll(-1, 1), x.numel())) for _ in range(times))
     finally:
-        gradients.close()
+        made.close()
     found = [None if p.grad is None else p.grad.clone() for p in parameters]
     model.zero_grad()
     return loss, found
@@ -112,15 +119,18 @@ def test_only_models_that_allow_it_are_taken_apart(cell: Cell, two_threads: Runt
     assert all(torch.equal(b, buffers[name]) for name, b in model.named_buffers())
 
 
-def test_when_a_batch_is_taken_apart(cell: Cell, two_threads: Runtime) -> None:
+def test_when_a_batch_is_taken_apart(cell: Cell, two_threads: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     model = build_model(cell.cfg(), 30)
-    assert parts_of(2, model, 30, two_threads, compiled=False) == 2
-    assert parts_of(64, model, 30, two_threads, compiled=False) == 4
-    assert parts_of(1, model, 30, two_threads, compiled=False) == 1
-    assert parts_of(2, model, 30, two_threads, compiled=True) == 1
+    assert parts_of(2, 512, model, 30, two_threads, compiled=False) == 2
+    assert parts_of(64, 512, model, 30, two_threads, compiled=False) == 4
+    assert parts_of(1, 512, model, 30, two_threads, compiled=False) == 1
+    assert parts_of(2, 512, model, 30, two_threads, compiled=True) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(gradients, "WORTH", 10**9)
+        assert parts_of(2, 512, model, 30, two_threads, compiled=False) == 1
     dropping = build_model(cell.cfg(model__dropout=0.1), 30)
-    assert parts_of(2, dropping, 30, two_threads, compiled=False) == 1
-    assert parts_of(2, dropping.eval(), 30, two_threads, compiled=False) == 2
+    assert parts_of(2, 512, dropping, 30, two_threads, compiled=False) == 1
+    assert parts_of(2, 512, dropping.eval(), 30, two_threads, compiled=False) == 2
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])

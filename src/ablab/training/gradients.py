@@ -12,6 +12,8 @@ from .device import Runtime
 
 #: parts of a micro-batch at most: Python's own share of a step, which only one thread has at a time, grows with them
 MOST_PARTS = 4
+#: floating-point operations of a forward pass below which handing it to another thread costs more than it saves
+WORTH = 3 * 10**8
 #: largest difference of two logits, in standard deviations of the logits, that rounding may explain, bfloat16's included
 ALIKE = 0.05
 
@@ -69,11 +71,15 @@ class Gradients:
         return loss.detach(), torch.autograd.grad(loss / max(targets, 1), self._parameters, allow_unused=True)
 
 
-def parts_of(wanted: int, model: nn.Module, vocab_size: int, where: Runtime, compiled: bool) -> int:
-    """As many parts as are wanted, up to MOST_PARTS, where a model allows it in its present mode; else 1."""
+def parts_of(wanted: int, tokens: int, model: nn.Module, vocab_size: int, where: Runtime, compiled: bool) -> int:
+    """As many parts as are wanted, up to MOST_PARTS, where it pays and the model allows it in its present mode; else 1.
+
+    `tokens` are those that one thread works on at a time.
+    """
     parts = min(wanted, MOST_PARTS)
-    apart = parts > 1 and not compiled and where.device.type == "cpu" and independent(model, vocab_size, where)
-    return parts if apart else 1
+    work = 2 * sum(p.numel() for p in model.parameters()) * tokens
+    pays = parts > 1 and work >= WORTH and not compiled and where.device.type == "cpu"
+    return parts if pays and independent(model, vocab_size, where) else 1
 
 
 @torch.no_grad()

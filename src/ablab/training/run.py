@@ -69,7 +69,7 @@ class Run:
         batches = Batches(data.train, length, t.batch_size * t.grad_accum, cfg.seeds.data, cfg.data.order)
         self.feed = Feed(batches, t.grad_accum, where)
         tokens_per_byte = len(data.val) / data.val_bytes
-        crew = self._parts(torch.get_num_threads() * spare, training=False)
+        crew = self._parts(torch.get_num_threads() * spare, t.eval_batch_size * length, training=False)
         windows = eval_windows(data.val, length)
         self.evaluate = Evaluator(windows, t.eval_batch_size, tokens_per_byte, where, crew)
         self.state, self.meter = TrainState(), Meter(where)
@@ -79,7 +79,8 @@ class Run:
         self._saved: tuple[int, bool] | None = None
         self._clock = self._told = time.perf_counter()
         seed_noise(cfg.seeds.init)
-        parts = self._parts(min(torch.get_num_threads(), t.batch_size), training=True)
+        threads = min(torch.get_num_threads(), t.batch_size)
+        parts = self._parts(threads, t.batch_size * length // threads, training=True)
         self.gradients = Gradients(self.model, self.parameters, where, parts)
         status.update(write=True, **facts(cfg, data, where.device))
 
@@ -214,11 +215,11 @@ class Run:
         self.meter.load(content["meter"])
         set_random_states(content["random"], self.where.device)
 
-    def _parts(self, wanted: int, training: bool) -> int:
-        """Parts that as many threads may work on at a time, in training or in evaluation."""
+    def _parts(self, wanted: int, tokens: int, training: bool) -> int:
+        """Parts that as many threads may work on at a time, each of `tokens`, in training or in evaluation."""
         self.model.train(training)
         try:
-            return parts_of(wanted, self.model, self.data.vocab_size, self.where, self.cfg.train.compile)
+            return parts_of(wanted, tokens, self.model, self.data.vocab_size, self.where, self.cfg.train.compile)
         finally:
             self.model.train()
 

@@ -24,12 +24,12 @@ A noisy baseline inflates all differences at once, which the pooled error does n
 enough to keep the pooled test for most studies of equal noise, strict enough that false verdicts stay under
 6.4 % whatever the baseline's noise.
 """
-ARM_BOUND_FEW, ARM_BOUND = 1e-5, 0.15
+ARM_BOUND_FEW, ARM_BOUND = 0.0, 0.15
 """The same for one arm against the rest, divided by the number of arms.
 
 A noisy arm is already judged by its own spread; the fallback saves the other arms from its noise. With few seeds
-nothing tells a noisy arm from an unlucky one, and a second test is a second chance of a false verdict: there only
-a gross difference counts.
+nothing tells a noisy arm from an unlucky one, and a second test is a second chance of a false verdict: there is none
+(0), but see APART.
 """
 APART = 0.05
 """With few seeds, the upper-tail probability at which an arm's spread counts as its own: its verdict must then hold in
