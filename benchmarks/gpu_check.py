@@ -3,9 +3,9 @@
     python benchmarks/gpu_check.py
 
 Trains every variant a few hundred steps in bf16 with compiled blocks and again in plain fp32, both by the loop that
-runs use, then times the peers that are installed. Prints a table of speed, share of the maker's peak, memory and
-losses, and ends with 1 if a variant failed or its bf16 loss is off. `--budget` seconds after the start no new training
-begins; what was left out is said.
+runs use, then times the peers that are installed, and seeds trained as one batched model. Prints a table of speed,
+share of the maker's peak, memory and losses, and ends with 1 if a variant failed or its bf16 loss is off. `--budget`
+seconds after the start no new training begins; what was left out is said.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
+import seeds_together  # noqa: E402
 import throughput  # noqa: E402
 import torch  # noqa: E402
 
@@ -158,6 +159,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for result in results:
             result.mfu = result.rate * throughput.flops_per_token(throughput.SIZES[size]) / most
         print("\n" + throughput.table(f"peers: {size}, bf16", results, most, "peak:"))
+    if late():
+        left_out.append("seeds together")
+    else:
+        setting = seeds_together.Setting(throughput.SIZES["tiny" if asked.tiny else "demo"], device=asked.device)
+        found = seeds_together.compare(
+            setting, replicas=2 if asked.tiny else 8, steps=2 if asked.tiny else 20, grid=False
+        )
+        print(
+            f"seeds together, {setting.size.batch} sequences a step: one batched model is "
+            f"{found['apart'] / found['together']:.2f} times as fast as its runs one after another (fp32, eager)"
+        )
     if left_out:
         print(f"left out: {', '.join(left_out)}")
     for text in wrong:

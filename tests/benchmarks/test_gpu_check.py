@@ -36,7 +36,7 @@ def test_variants_are_trained_twice_and_peers_follow(check: Check) -> None:
     for label in ("baseline", "norm=layer", "ablab", "bare"):
         rows = [line for line in out.splitlines() if line.startswith(f"| {label} |")]
         assert rows and float(rows[-1].split("|")[2].replace(",", "")) > 0, out
-    assert out.rstrip().endswith("fine")
+    assert "seeds together" in out and out.rstrip().endswith("fine")
 
 
 def test_a_variant_that_cannot_be_trained_is_named_and_fails_the_check(check: Check) -> None:
@@ -47,4 +47,4 @@ def test_a_variant_that_cannot_be_trained_is_named_and_fails_the_check(check: Ch
 
 def test_what_no_time_is_left_for_is_said(check: Check) -> None:
     code, out = check("--variants", "2", "--budget", "0")
-    assert code == 0 and "left out: baseline, norm=layer, peers" in out
+    assert code == 0 and "left out: baseline, norm=layer, peers, seeds together" in out
