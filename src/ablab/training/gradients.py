@@ -14,6 +14,8 @@ from .device import Runtime
 MOST_PARTS = 4
 #: floating-point operations of a forward pass below which handing it to another thread costs more than it saves
 WORTH = 3 * 10**8
+#: tokens of a sequence that tell whether sequences depend on each other
+PROBE = 16
 #: largest difference of two logits, in standard deviations of the logits, that rounding may explain, bfloat16's included
 ALIKE = 0.05
 
@@ -89,7 +91,7 @@ def independent(model: nn.Module, vocab_size: int, where: Runtime) -> bool:
     Components of a user's own may do otherwise (dropout, statistics over the batch). The random state and the buffers
     are left as found.
     """
-    length = int(model.context_length)  # type: ignore[arg-type]
+    length = min(PROBE, int(model.context_length))  # type: ignore[arg-type]
     ids = (torch.arange(2 * length) % vocab_size).view(2, length)
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     with torch.random.fork_rng(devices=[]), where.autocast():
