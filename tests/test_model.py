@@ -13,8 +13,9 @@ from torch import Tensor
 
 from ablab import UsageError, build_model, compose
 from ablab.components.context import Context
+from ablab.initialise import matrices
 from ablab.matching import resolved_d_ff
-from ablab.model import DecoderLM, matrices
+from ablab.model import DecoderLM
 
 every_cell = pytest.mark.parametrize("cell", CELLS, ids=name)
 

@@ -11,8 +11,9 @@ from omegaconf import DictConfig
 from torch import nn
 
 from .components.embedding import TiedHead
+from .initialise import matrices
 from .matching import ffn_budget, resolved_d_ff
-from .model import build_model, matrices
+from .model import build_model
 
 
 @dataclass(frozen=True)

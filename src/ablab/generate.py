@@ -24,7 +24,7 @@ from .data import Tokenizer, load_tokenizer, prepare
 from .data.token_data import FACTS, TOKENIZER
 from .errors import UsageError
 from .model import DecoderLM, build_model
-from .runfolder import CHECKPOINTS, CONFIG
+from .runfolder import CACHE, CHECKPOINTS, CONFIG
 from .training import checkpoint
 from .training.device import resolve_device
 
@@ -138,7 +138,7 @@ def load_run(folder: Path, which: str = "last", device: str = "auto") -> tuple[D
     if not isinstance(cfg, DictConfig):
         raise UsageError(f"{folder / CONFIG} holds no config")
     file, content = _read_checkpoint(folder / CHECKPOINTS, which)
-    tokenizer = _find_tokenizer(cfg, folder.resolve().parent / ".cache", content)
+    tokenizer = _find_tokenizer(cfg, folder.resolve().parent / CACHE, content)
     rows = content["model"]["token_embeddings.weight"].shape[0]
     if content.get("tokenizer_hash", tokenizer.hash) != tokenizer.hash or rows != tokenizer.vocab_size:
         raise UsageError(

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from . import matching, registry
 from .components.context import Cache, Context, attention_mask
-from .components.embedding import TiedHead
-from .components.init import Kind, seeded, stream_seed
+from .components.init import seeded
 from .components.loss import IGNORE, summed_loss
 from .components.position import Position
 from .errors import UsageError
+from .initialise import initialise
 from .matching import as_config, options_of
 
 
@@ -132,50 +132,5 @@ def build_model(cfg: DictConfig | Mapping[str, Any], vocab_size: int) -> Decoder
         sizes.context_length,
         sizes.dropout,
     )
-    _initialise(model, make("init", sizes.n_layers, width), seed, salt)
+    initialise(model, make("init", sizes.n_layers, width), seed, salt)
     return model
-
-
-def matrices(model: DecoderLM) -> dict[str, tuple[nn.Parameter, Kind]]:
-    """Every matrix of the model and what it does: all parameters of two axes or more outside the norms.
-
-    The writer to the residual stream of a part is the one its class names in `residual_projection`, and
-    without that its last Linear with d_model rows.
-    """
-    kinds: dict[str, Kind] = {"token_embeddings.weight": "embedding", "lm_head.weight": "head"}
-    if isinstance(model.lm_head, TiedHead):
-        kinds["token_embeddings.weight"] = "tied"
-    for i, layer in enumerate(model.layers):
-        for part in ("attn", "ffn"):
-            writer = _residual_projection(getattr(layer, part), model.token_embeddings.embedding_dim)
-            kinds[f"layers.{i}.{part}.{writer}.weight"] = "residual"
-    norms = tuple(
-        f"{name}." for name, _ in model.named_modules() if name.rsplit(".", 1)[-1] in ("ln1", "ln2", "ln_final")
-    )
-    return {
-        name: (parameter, kinds.get(name, "inner"))
-        for name, parameter in model.named_parameters()
-        if parameter.dim() > 1 and not name.startswith(norms)
-    }
-
-
-def _residual_projection(part: nn.Module, d_model: int) -> str | None:
-    named = getattr(part, "residual_projection", None)
-    if named is not None:
-        return named
-    writers = [n for n, m in part.named_modules() if isinstance(m, nn.Linear) and m.out_features == d_model]
-    return writers[-1] if writers else None
-
-
-@torch.no_grad()
-def _initialise(model: DecoderLM, init: Any, seed: int, salt: int) -> None:
-    for name, (parameter, kind) in matrices(model).items():
-        if parameter.is_meta:
-            continue
-        # Drawn in float32 on the CPU: the same numbers on every device and in every dtype.
-        draw = torch.empty(parameter.shape, dtype=torch.float32, device="cpu")
-        init.fill(draw, kind, torch.Generator().manual_seed(stream_seed(seed, salt, name)))
-        parameter.copy_(draw)
-    for module in model.modules():
-        if isinstance(module, nn.Linear) and module.bias is not None and not module.bias.is_meta:
-            module.bias.zero_()

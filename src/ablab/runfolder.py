@@ -18,6 +18,8 @@ CONFIG, METRICS, STATUS, LOG, CHECKPOINTS = (
 )
 STUDY = "study.json"
 STUDIES = "studies"
+#: in the pool: token files, locks, compiled code
+CACHE = ".cache"
 
 #: seconds without a heartbeat after which a run that says "running" counts as interrupted
 STALE_AFTER = 60.0

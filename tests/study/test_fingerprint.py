@@ -128,3 +128,34 @@ def test_a_base_class_counts(package: Package) -> None:
 def test_no_source_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         fingerprint.of_module("ablab.no_such_module")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from .helper import shift", "from . import helper", "from . import helper as h", "import fingerprinted.helper",
+        "import fingerprinted.helper as h", "from fingerprinted import helper", "from fingerprinted.helper import shift",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("home", ["parts.py", "__init__.py"])
+def test_helpers_are_followed_however_they_are_imported(package: Package, line: str, home: str) -> None:
+    used = {"shift": "shift(x)", "h": "h.shift(x)", "helper": "helper.shift(x)"}
+    name = "shift" if line.endswith("shift") else "h" if line.endswith(" h") else "helper"
+    call = "fingerprinted.helper.shift(x)" if line == "import fingerprinted.helper" else used[name]
+    source = f"{line}\n\n\nclass Mine:\n    def forward(self, x):\n        return {call}\n"
+    module = "fingerprinted" if home == "__init__.py" else "fingerprinted.parts"
+
+    def hashed(helper: str, deep: str) -> str:
+        (package.folder / home).write_text(source)
+        (package.folder / "helper.py").write_text(helper)
+        (package.folder / "deep.py").write_text(deep)
+        importlib.invalidate_caches()
+        for cached in (fingerprint.of_class, fingerprint.of_module, fingerprint._tree):
+            cached.cache_clear()
+        return fingerprint.of_class(module, "Mine")
+
+    helper, deep = "from .deep import ONE\n\n\ndef shift(x):\n    return x + ONE\n", "ONE = 1\n"
+    first = hashed(helper, deep)
+    assert hashed(helper + "# a comment\n", deep) == first
+    assert hashed(helper.replace("+", "-"), deep) != first
+    assert hashed(helper, "ONE = 2\n") != first

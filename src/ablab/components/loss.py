@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .norm import wide
+from .dtype import wide
 
 IGNORE = -100
 #: logits held at one time where there are more in all: on a CPU what its cache likes (a fifth faster than all at

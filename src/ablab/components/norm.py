@@ -11,12 +11,8 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..registry import register
+from .dtype import wide
 from .fused import RMS, by_hand
-
-
-def wide(x: Tensor) -> Tensor:
-    """`x` in float32 at least: half precisions go up, float32 and float64 stay."""
-    return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
 def _positive(eps: float) -> float:

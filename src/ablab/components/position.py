@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..registry import register
+from .dtype import wide
 from .fused import Turn, by_hand
 
 
@@ -96,7 +97,7 @@ class RoPE(Position):
 
 def turn_complex(x: Tensor, tables: Tensor) -> Tensor:
     """Rotate pairs as complex numbers: the fastest form without a compiler."""
-    pairs = (x if x.dtype in (torch.float32, torch.float64) else x.float()).unflatten(-1, (-1, 2))
+    pairs = wide(x).unflatten(-1, (-1, 2))
     return torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(tables)).flatten(-2).to(x.dtype)
 
 

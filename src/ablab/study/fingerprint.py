@@ -14,6 +14,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
+#: stands for a whole module where a name would
+WHOLE = "*"
+
 
 @cache
 def of_module(module: str) -> str:
@@ -33,6 +36,9 @@ def _collect(module: str, name: str, seen: dict[tuple[str, str], str]) -> None:
     """Put the source of `name`, and of the module-level names it uses, into `seen`, following imports of ours."""
     if (module, name) in seen:
         return
+    if name == WHOLE:
+        _collect_module(module, seen)
+        return
     tree = _tree(module)
     node = _definitions(tree).get(name)
     if node is None:
@@ -48,6 +54,18 @@ def _collect(module: str, name: str, seen: dict[tuple[str, str], str]) -> None:
     used = {n.id for n in ast.walk(bare) if isinstance(n, ast.Name)} - set(dir(builtins))
     for other in sorted(used):
         _collect(module, other, seen)
+
+
+def _collect_module(module: str, seen: dict[tuple[str, str], str]) -> None:
+    """Put a whole module, and what it imports of ours, into `seen`: which of its names are used cannot be told."""
+    tree = _tree(module)
+    seen[module, WHOLE] = ast.unparse(_bare(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                target = _imported(node, alias.asname or alias.name, module)
+                if target is not None:
+                    _collect(*target, seen)
 
 
 def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
@@ -67,15 +85,29 @@ def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
 
 
 def _imported(node: ast.Import | ast.ImportFrom, name: str, module: str) -> tuple[str, str] | None:
-    """(module, name) that an import statement binds, when it is code that may change with the user's edits."""
+    """(module, name) that an import statement binds, when it is code that may change with the user's edits; the name
+    is WHOLE where it binds a module."""
     if isinstance(node, ast.Import):
-        return None
+        bound = [a.name for a in node.names if (a.asname or a.name.partition(".")[0]) == name.partition(".")[0]]
+        ours = [full for full in bound if full.partition(".")[0] == module.partition(".")[0] and _is_module(full)]
+        return (ours[0], WHOLE) if ours else None
     source = "." * node.level + (node.module or "")
-    absolute = importlib.util.resolve_name(source, module.rpartition(".")[0]) if node.level else source
+    package = module if _path(module).name == "__init__.py" else module.rpartition(".")[0]
+    absolute = importlib.util.resolve_name(source, package) if node.level else source
     if absolute.partition(".")[0] != module.partition(".")[0] or absolute == "ablab.registry":
         return None
     original = next((a.name for a in node.names if (a.asname or a.name) == name), None)
-    return None if original is None else (absolute, original)
+    if original is None:
+        return None
+    inner = f"{absolute}.{original}"
+    return (inner, WHOLE) if _path(absolute).name == "__init__.py" and _is_module(inner) else (absolute, original)
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return _path(name).is_file()
+    except (FileNotFoundError, ImportError):
+        return False
 
 
 @cache

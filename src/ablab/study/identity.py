@@ -21,6 +21,8 @@ HARMLESS_TRAIN = (
 CORE_CODE = (
     "ablab.matching",
     "ablab.model",
+    "ablab.initialise",
+    "ablab.components.dtype",
     "ablab.components.loss",
     "ablab.components.context",
     "ablab.data.windows",

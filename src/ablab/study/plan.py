@@ -126,7 +126,7 @@ def declare(plan: Plan, *, write: bool = True) -> dict[str, Any]:
     the index that they have or would have there.
     """
     path = plan.folder / runfolder.STUDY
-    locks = plan.runs_dir / ".cache" / "locks"
+    locks = pool.cache_dir(plan.runs_dir) / "locks"
     if write:
         locks.mkdir(parents=True, exist_ok=True)
     with FileLock(locks / f"study-{plan.study}.lock") if write else nullcontext():

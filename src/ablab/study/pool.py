@@ -16,7 +16,7 @@ from ..errors import UsageError
 
 def cache_dir(runs_dir: Path) -> Path:
     """Where token files and locks of a pool lie."""
-    return runs_dir / ".cache"
+    return runs_dir / runfolder.CACHE
 
 
 @contextmanager

@@ -52,7 +52,8 @@ class Gradients:
             total = total + loss
             for parameter, gradient in zip(self._parameters, gradients, strict=True):
                 if gradient is not None:
-                    parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+                    # a copy: two parameters may be handed the same memory
+                    parameter.grad = gradient.clone() if parameter.grad is None else parameter.grad.add_(gradient)
         return total
 
     def close(self) -> None:
@@ -74,14 +75,18 @@ class Gradients:
 
 
 def parts_of(wanted: int, tokens: int, model: nn.Module, vocab_size: int, where: Runtime, compiled: bool) -> int:
-    """As many parts as are wanted, up to MOST_PARTS, where it pays and the model allows it in its present mode; else 1.
+    """As many parts as are wanted, where it pays and the model allows it in its present mode; else 1.
 
     `tokens` are those that one thread works on at a time.
     """
-    parts = min(wanted, MOST_PARTS)
     work = 2 * sum(p.numel() for p in model.parameters()) * tokens
-    pays = parts > 1 and work >= WORTH and not compiled and where.device.type == "cpu"
-    return parts if pays and independent(model, vocab_size, where) else 1
+    pays = wanted > 1 and work >= WORTH and not compiled and where.device.type == "cpu"
+    return wanted if pays and independent(model, vocab_size, where) else 1
+
+
+def shared_out(threads: int) -> int:
+    """Parts for so many threads: the largest divisor up to MOST_PARTS, so that each part gets as many."""
+    return next(parts for parts in range(min(threads, MOST_PARTS), 0, -1) if threads % parts == 0)
 
 
 @torch.no_grad()
@@ -93,13 +98,17 @@ def independent(model: nn.Module, vocab_size: int, where: Runtime) -> bool:
     """
     length = min(PROBE, int(model.context_length))  # type: ignore[arg-type]
     ids = (torch.arange(2 * length) % vocab_size).view(2, length)
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    buffers = {name: (buffer, buffer.clone()) for name, buffer in model.named_buffers()}
     with torch.random.fork_rng(devices=[]), where.autocast():
         before = torch.get_rng_state()
         together, apart = model(ids), torch.cat([model(ids[:1]), model(ids[1:])])
         drew = not torch.equal(before, torch.get_rng_state())
-    changed = [(buffer, content) for buffer, content in buffers if not torch.equal(buffer, content)]
-    for buffer, content in changed:
-        buffer.copy_(content)
+    changed = False
+    for name, now in dict(model.named_buffers()).items():
+        buffer, content = buffers[name]
+        if now is not buffer or not torch.equal(buffer, content):
+            changed = True
+            room, _, key = name.rpartition(".")
+            model.get_submodule(room)._buffers[key] = buffer.copy_(content)
     alike = bool((together - apart).abs().max() <= ALIKE * together.std())
     return alike and not drew and not changed

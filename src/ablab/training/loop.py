@@ -13,6 +13,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from ..data import TokenData, check_length
 from ..errors import UsageError
+from ..runfolder import CACHE
 from ..tracking.sink import Sink
 from .device import compiled, quiet_gc, runtime
 from .divergence import diverged
@@ -74,7 +75,7 @@ def train(
         # 3. Take over a checkpoint: this run's own, else the one that train.resume_from names.
         run.restore(found)
         # 4. Train.
-        cache = Path(cfg.runs_dir).expanduser() / ".cache" / "compiled"
+        cache = Path(cfg.runs_dir).expanduser() / CACHE / "compiled"
         with closing(run.metrics), closing(run.gradients), compiled(run.model, cfg.train.compile, cache), quiet_gc():
             outcome = _loop(run, stop)
         # 5. The end, unless the caller says it.

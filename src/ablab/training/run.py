@@ -25,7 +25,7 @@ from .environment import peak_memory
 from .evaluate import Evaluation, Evaluator
 from .facts import facts
 from .feed import Feed
-from .gradients import Gradients, parts_of
+from .gradients import Gradients, parts_of, shared_out
 from .metrics import Meter, MetricsFile
 from .optimizer import parameter_groups
 from .outcome import Outcome, Progress
@@ -79,8 +79,8 @@ class Run:
         self._saved: tuple[int, bool] | None = None
         self._clock = self._told = time.perf_counter()
         seed_noise(cfg.seeds.init)
-        threads = min(torch.get_num_threads(), t.batch_size)
-        parts = self._parts(threads, t.batch_size * length // threads, training=True)
+        parts = min(shared_out(torch.get_num_threads()), t.batch_size)
+        parts = self._parts(parts, t.batch_size * length // parts, training=True)
         self.gradients = Gradients(self.model, self.parameters, where, parts)
         status.update(write=True, **facts(cfg, data, where.device))
 
