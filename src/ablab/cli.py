@@ -48,6 +48,13 @@ def _hydra(words: list[str]) -> int:
         return 0
     if args.hydra_help or args.info or args.shell_completion or args.cfg:
         return _plain_hydra(words)
+    unusable = {
+        "--config-name": args.config_name, "--config-path": args.config_path, "--package": args.package,
+        "--experimental-rerun": args.experimental_rerun,
+    }  # fmt: skip
+    for flag, value in unusable.items():
+        if value:
+            raise UsageError(f"{flag} {value}: not supported; --config-dir DIR adds a folder of configs")
     from .commandline import prepare
 
     command = prepare(args.overrides, multirun=bool(args.multirun))

@@ -93,6 +93,7 @@ class Study:
     selection_seeds: list[int] = MISSING
     unstable: list[str] = MISSING
     looks: list[int] = MISSING
+    screen: bool = MISSING
     match: str = ranged(choices=("parameters", "flops", "none"))
     margin: float = ranged(above=0)
     alpha: float = ranged(above=0, below=0.5)

@@ -175,9 +175,27 @@ def test_spike_scores_are_those_of_the_exact_rule() -> None:
     odd = calm.copy()
     odd[[200, 350]] += 5
     for values in (calm, odd, np.full(300, 2.0), np.r_[np.nan, odd], np.r_[odd[:100], np.nan, odd[100:]], calm[:3]):
-        first = 1 if np.isnan(values[0]) else 0
-        assert score(values) == spike_score(values[first:])
+        assert score(values) == spike_score(values)
     assert score(odd) > 0
+
+
+def test_rows_of_evaluations_alone_are_no_spikes(pool) -> None:
+    from ablab.analysis.pages.verdicts import spikes
+
+    rows = []
+    for step in range(0, 301):
+        row: dict = {"step": step, "tokens": step * 64}
+        if step % 10 == 0 and step:
+            row |= {"train/loss": 4 - step / 200, "train/grad_norm": 1.0 + step % 20 / 100, "lr": 1e-3}
+        if step % 145 == 0:
+            row["val/loss"] = 4 - step / 200
+        if len(row) > 2:
+            rows.append(row)
+    run = read_run(pool.run({"norm": "rms"}, rows=rows, steps=300))
+    assert spikes([run], "train/loss") == 0 and spikes([run], "train/grad_norm") == 0
+    rows[-1] |= {"train/loss": None}  # a loss that was not finite is one
+    broken = read_run(pool.run({"norm": "layer"}, rows=rows, steps=300))
+    assert spikes([broken], "train/loss") > 0 and spikes([broken], "train/grad_norm") == 0
 
 
 def test_nothing_to_draw_is_no_figure(pool) -> None:

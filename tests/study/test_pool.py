@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import shutil
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -88,3 +90,31 @@ def test_a_run_that_somebody_else_took_over_is_left_alone(tmp_path: Path) -> Non
 )
 def test_sizes_for_people(count: float, text: str) -> None:
     assert pool.human(count) == text
+
+
+def test_no_two_runs_share_an_id_at_the_tracker_whatever_was_pruned(tmp_path: Path) -> None:
+    run = tmp_path / "rms-seed0-0123456789"
+
+    def train() -> str:
+        """A run starts in the folder, under the id that it gets."""
+        name = pool.tracker_id(run, "0123456789")
+        run.mkdir()
+        (run / "status.json").write_text(json.dumps({"state": "finished", "tracker_id": name}))
+        assert pool.tracker_id(run, "0123456789") == name  # and keeps it
+        return name
+
+    names = [train()]
+    for _ in range(2):
+        pool.set_aside(run)
+        names.append(train())
+    shutil.rmtree(tmp_path / f"{run.name}.1")
+    shutil.rmtree(tmp_path / f"{run.name}.2")
+    assert pool.tracker_id(run, "0123456789") == names[-1]
+    pool.set_aside(run)
+    names.append(train())
+    assert names == ["0123456789", "0123456789-1", "0123456789-2", "0123456789-3"]
+
+
+def test_a_folder_of_an_older_version_has_no_id_but_counts(tmp_path: Path) -> None:
+    (tmp_path / "rms-seed0-0123456789.1").mkdir()
+    assert pool.tracker_id(tmp_path / "rms-seed0-0123456789", "0123456789") == "0123456789-1"

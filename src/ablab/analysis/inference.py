@@ -105,7 +105,7 @@ def _compare(found: Inference, plan: Plan, table: Table, rows: Sequence[Row], ba
     edges = {item.label for item in ledger(plan, table) if item.edges} if main else set()
     results: dict[str, dict[str, Any]] = {}
     if most >= MIN_SEEDS:
-        level = _level(found, plan, most) if main else plan.alpha
+        level = _level(found, plan, most, main)
         runs = runs_frame([*rows])
         for labels in ([row.label for row in others if (row.label in primary) == kind] for kind in (True, False)):
             if labels:
@@ -136,17 +136,17 @@ def _refusal(verdict: str, variant_at_edge: bool, baseline_at_edge: bool) -> str
     return None
 
 
-def _level(found: Inference, plan: Plan, n: int) -> float:
-    """The level at this look: lower than alpha where more looks were declared."""
-    declared = len({cell.seed for cell in plan.cells if not cell.added} - set(plan.selection_seeds))
-    if not plan.looks or (not plan.additions and declared > max(plan.looks)):
-        return plan.alpha
-    from ablab.analysis.stats.looks import level_at
+def _level(found: Inference, plan: Plan, n: int, main: bool) -> float:
+    """The level at this look: lower than alpha where more looks were declared. That of the main group is kept."""
+    from ablab.analysis.stats.looks import level_at, planned_level
 
+    declared = len({cell.seed for cell in plan.cells if not cell.added} - set(plan.selection_seeds))
+    if not plan.looks or (not plan.additions and planned_level(declared, plan.looks, plan.alpha) == plan.alpha):
+        return plan.alpha
     look = level_at(n, plan.looks, plan.alpha)
-    found.level = look.level
-    if look.note:
-        found.warnings.append(look.note)
+    if main:
+        found.level = look.level
+        found.warnings += [look.note] if look.note else []
     return look.level
 
 

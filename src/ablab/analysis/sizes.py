@@ -13,9 +13,10 @@ from ablab.analysis.levels import finite
 from ablab.analysis.metric import LOSS
 from ablab.analysis.plan import Plan
 from ablab.analysis.read import Run
+from ablab.schema import BUDGETS
 
 #: factors that change nothing but the length of a run
-LENGTHS = ("train.steps", "train.tokens", "train.tokens_per_parameter", "train.flops", "train.minutes")
+LENGTHS = tuple(f"train.{budget}" for budget in BUDGETS)
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Slope:
 
 @dataclass
 class Sizes:
-    """By label: per cent of tokens that the difference is worth with its interval, mean tokens to the target of the
+    """By label: per cent of tokens that the difference is worth with its interval, tokens to the target (geometric mean) of the
     runs that reached it, and the ratio to the baseline's as a `TargetRatio` in plain data."""
 
     slope: Slope | None = None

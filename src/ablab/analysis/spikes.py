@@ -7,15 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ablab.analysis.read import Run
+
 NEAR = 6.0  # standard deviations below which a value is surely no spike of seven
 
 
+def training_rows(run: Run, metric: str) -> NDArray[Any]:
+    """Values of a training metric in the rows that have training numbers: in others, those of an evaluation between two
+    lines of the log or of step 0, nothing is missing. A value that was not finite stays NaN."""
+    values = run.history.get(metric, np.empty(0))
+    known = [np.isfinite(run.history[key]) for key in ("lr", "train/loss", "train/grad_norm") if key in run.history]
+    return values[np.any(known, axis=0)] if known else values
+
+
 def score(values: NDArray[Any]) -> float | None:
-    """Spike score of a curve in per cent, as `ablab.analysis.stats.spike_score`; the row of step 0 is left out."""
+    """Spike score of a curve in per cent, as `ablab.analysis.stats.spike_score`."""
     from ablab.analysis.stats.curves import spike_score, spike_window
 
-    if len(values) and np.isnan(values[0]):
-        values = values[1:]
     return 0.0 if _calm(values, spike_window(len(values))) else spike_score(values)
 
 

@@ -47,24 +47,36 @@ def show(console: Console, plan: Plan, data: TokenData, seconds: dict[str, float
 
 
 def power(plan: Plan) -> list[str]:
-    """What the planned seeds, and 3 or 5, can find, in units of the noise between pairs and in nats if that is known."""
+    """What 3, 5, 8 and the planned seeds can find, in units of the noise between pairs and in nats if that is known."""
     from ..analysis import stats
 
-    labels = {cell.label for cell in plan.cells}
-    comparisons = max(1, len(labels) - 1)
-    if len(labels) < 2:
+    settings, noise = plan.settings, plan.noise or {}
+    comparisons = family(plan)
+    if not comparisons:
         return []
-    noise = plan.noise or {}
-    lines = [f"smallest difference that n seeds find in 80 % of studies ({comparisons} comparisons, "
-             f"alpha = {plan.settings.alpha:g}; s: standard deviation of the paired differences)"]  # fmt: skip
-    for n in dict.fromkeys([*sorted({3, 5, 8} | ({len(plan.seeds)} if len(plan.seeds) > 2 else set()))]):
-        factor = stats.mde_factor(n, alpha=plan.settings.alpha, comparisons=comparisons)
-        apart = stats.mde_factor(n, alpha=plan.settings.alpha, comparisons=comparisons, method="holm")
-        nats = (
-            f" = {factor * noise['sd']:.4f} nats (noise {noise['sd']:.4f}, n = {noise['n']})" if noise.get("sd") else ""
-        )
+    seeds = sum(seed not in settings.selection_seeds for seed in plan.seeds)
+    level = stats.planned_level(seeds, list(settings.looks), settings.alpha)
+    looks = f" at each of the looks {list(settings.looks)}" if level < settings.alpha else ""
+    lines = [f"smallest difference that n seeds find in 80 % of studies ({comparisons} primary "
+             f"comparison{'s' * (comparisons > 1)}, tested at {level:g}{looks}; s: standard deviation of the paired differences)"]  # fmt: skip
+    for n in sorted({3, 5, 8} | ({seeds} if seeds > 2 else set())):
+        factor = stats.mde_factor(n, level, comparisons)
+        sd = noise.get("sd")
+        nats = f" = {factor * sd:.4f} nats (noise {sd:.4f}, n = {noise['n']})" if sd else ""
+        apart = stats.mde_factor(n, level, comparisons, "holm")
         holm = f"; {apart:.2f} s where the arms' spreads differ" if comparisons > 1 else ""
-        lines.append(f"  n = {n}: {factor:.2f} s{nats}{holm}")
+        limit = stats.equivalence_limit(n, settings.margin, level, comparisons)
+        lines.append(
+            f"  n = {n}: {factor:.2f} s{nats}{holm}; equivalence within ±{settings.margin:g} needs s ≤ {limit:.4f}"
+        )
     if not noise.get("sd"):
         lines.append("  the noise at this scale is not known; `experiment=noise` measures it")
     return lines
+
+
+def family(plan: Plan) -> int:
+    """Number of primary comparisons: variants that differ from the baseline in one factor, tuned values aside."""
+    tuned = set(plan.settings.nuisance)
+    variants = {tuple((k, str(v)) for k, v in cell.factors.items() if k not in tuned) for cell in plan.cells}
+    base = {k: str(v) for k, v in plan.baseline.items()}
+    return sum(sum(value != base.get(key) for key, value in variant) == 1 for variant in variants)

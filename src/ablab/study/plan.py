@@ -153,6 +153,7 @@ def _first(plan: Plan) -> dict[str, Any]:
         "selection_seeds",
         "unstable",
         "looks",
+        "screen",
         "match",
         "margin",
         "alpha",
@@ -174,7 +175,7 @@ def _first(plan: Plan) -> dict[str, Any]:
         "additions": [],
         "wandb": {
             "project": plan.cells[0].cfg.tracker.get("project"),
-            "runs": {c.id: c.id for c in plan.cells},
+            "runs": plan.tracker_ids,
         },
         "noise": plan.noise,
         "seconds_per_step": plan.seconds_per_step,

@@ -62,9 +62,17 @@ def set_aside(run_dir: Path) -> Path | None:
 
 
 def tracker_id(run_dir: Path, run_id: str) -> str:
-    """Id of a run at a tracker: its own, with a number once a fresh one took the place of an old one there."""
-    kept = sum(1 for _ in run_dir.parent.glob(f"{glob.escape(run_dir.name)}.[0-9]*"))
-    return f"{run_id}-{kept}" if kept else run_id
+    """Id of a run at a tracker: the one it was started under, else its own with a number that no run which it took the
+    place of had there."""
+    known = (runfolder.read_status(run_dir) or {}).get("tracker_id")
+    if known:
+        return str(known)
+    kept = list(run_dir.parent.glob(f"{glob.escape(run_dir.name)}.[0-9]*"))
+    used = [str((runfolder.read_status(old) or {}).get("tracker_id") or run_id) for old in kept]
+    number = max(
+        [len(kept), *(int(n) + 1 for one in used if (n := one.rpartition("-")[2]).isdigit() and one != run_id)]
+    )
+    return f"{run_id}-{number}" if number else run_id
 
 
 def size(path: Path) -> int:

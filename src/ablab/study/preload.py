@@ -9,11 +9,12 @@ from __future__ import annotations
 import gc
 
 gc.disable()
+try:
+    import torch._dynamo  # noqa: F401 - the first optimiser step would import it in every cell (1 s)
 
-import torch._dynamo  # noqa: E402, F401 - the first optimiser step would import it in every cell (1 s)
+    from ..tracking import wandb_preload  # noqa: F401
+    from . import treatment, worker  # noqa: F401
 
-from ..tracking import wandb_preload  # noqa: E402, F401
-from . import treatment, worker  # noqa: E402, F401
-
-gc.freeze()
-gc.enable()
+    gc.freeze()
+finally:
+    gc.enable()

@@ -43,7 +43,7 @@ class Child:
     task: Task
     process: BaseProcess
     connection: Connection
-    slot: int
+    device: int | None
     message: tuple[Any, ...] | None = None
 
 
@@ -111,14 +111,14 @@ class Runner:
         self.board.note_once(f"{name}: saving checkpoints; again to stop at once")
 
     def _start(self, task: Task) -> None:
-        used = [child.slot for child in self._children]
-        slot = min(range(self.jobs), key=lambda s: (used.count(s), s))
+        device = None
         if self.gpus:
-            device = min(range(self.gpus), key=lambda g: sum(c.slot % self.gpus == g for c in self._children))
-            slot = device
+            device = min(range(self.gpus), key=lambda g: sum(child.device == g for child in self._children))
             task.environment["CUDA_VISIBLE_DEVICES"] = _visible(device)
         process, connection = processes.start("ablab.study.worker:run_cell", task)
-        self._children.append(Child(task, process, connection, slot))
+        self._children.append(Child(task, process, connection, device))
+        if self.stopped and process.pid:  # asked to stop while this one was being started
+            os.kill(process.pid, getattr(signal, self.stopped))
         self.board.started(task)
 
     def _wait(self) -> list[Child]:

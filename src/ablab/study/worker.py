@@ -35,7 +35,7 @@ from .task import Task
 
 log = logging.getLogger("ablab")
 
-#: signals that mean: save and stop. USR1, USR2 and CONT are what schedulers send before they pre-empt a job
+#: signals that mean: save and stop. USR1 and USR2 are what schedulers send before they pre-empt a job
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 
 
@@ -122,8 +122,9 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
     outcome = Outcome("failed", 0, "the tracker did not start")
     started: list[Sink] = []
     with Status(
-        run_dir, seed=cfg.seed, steps=cfg.train.steps, run=task.run_id, source_hash=task.facts.get("source_hash")
-    ) as status:
+        run_dir, seed=cfg.seed, steps=cfg.train.steps, run=task.run_id, tracker_id=task.tracker_id,
+        source_hash=task.facts.get("source_hash"),
+    ) as status:  # fmt: skip
         try:
             info = _info(task, cfg, resumed, data.hash)
             for sink in sinks:

@@ -1,4 +1,4 @@
-"""What a tracker is: three calls, whatever stands behind them.
+"""What a tracker is: a few calls, whatever stands behind them.
 
 `metrics.jsonl` is the truth and is written by the training loop itself; a sink only shows the same rows to
 somebody. A sink may refuse to start (`UsageError`: bad settings, unwritable folder) but never ends a run

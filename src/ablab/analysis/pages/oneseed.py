@@ -72,12 +72,12 @@ def how_long(facts: Facts) -> str:
 
 def could_find(facts: Facts) -> str:
     """What three or five seeds could find, in nats where the noise is known, else in units of it."""
-    from ablab.analysis.stats.looks import look_level
+    from ablab.analysis.stats.looks import planned_level
     from ablab.analysis.stats.power import mde_factor
 
     plan = facts.plan
     family = max(1, sum(item["primary"] for item in facts.report["comparisons"]))
-    level = look_level(plan.looks, plan.alpha) if plan.looks else plan.alpha
+    level = planned_level(len(plan.seeds), plan.looks, plan.alpha)
     factors = {n: mde_factor(n, level, family) for n in MORE}
     sd = finite((plan.noise or {}).get("sd"))
     sizes = [f"{n} seeds {factor * sd:.4f} nats" if sd else f"{n} seeds {factor:.2f}" for n, factor in factors.items()]

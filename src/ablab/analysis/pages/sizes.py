@@ -8,13 +8,14 @@ from typing import Any
 from ablab.analysis.document import MISSING, Column, Items, Section, compact, fixed, short_count
 from ablab.analysis.facts import Facts
 from ablab.analysis.pages.common import FOLD_AT, shown
-from ablab.analysis.sizes import Slope
+from ablab.analysis.sizes import LENGTHS, Slope
 
 
 def section(facts: Facts) -> Section:
     """Empty where the study has neither a slope nor a target."""
     made, found = Section("Sizes in tokens", "tokens"), facts.sizes
-    if not (found.worth or found.reached):
+    swept = found.slope and any(key in LENGTHS for key in facts.plan.factors)
+    if not (found.worth or found.reached or swept):
         return made
     columns = [
         Column("variant", shown), Column("difference", fixed(4, True), True), Column("worth", worth, True),

@@ -31,7 +31,7 @@ from ablab.analysis.metric import LOSS
 from ablab.analysis.pages.common import FOLD_AT, cost, shown
 from ablab.analysis.read import Run
 from ablab.analysis.sizes import tokens
-from ablab.analysis.spikes import score
+from ablab.analysis.spikes import score, training_rows
 
 
 def section(facts: Facts) -> Section:
@@ -96,7 +96,7 @@ def stability(facts: Facts) -> Section:
         "training loss and of the gradient norm before clipping."
     )
     if divergence:
-        caption += " P(diverged): 95 % Wilson interval; McNemar and the worst-rank sign test compare with the baseline on the same seeds."
+        caption += f" P(diverged): {percent(1 - facts.plan.alpha)} Wilson interval; McNemar and the worst-rank sign test compare with the baseline on the same seeds."
     return made.add(compact("costs", columns, rows, caption, folded=len(rows) > FOLD_AT)) if rows else made
 
 
@@ -130,7 +130,7 @@ def _tokens_per(row: Row, key: str) -> float | None:
 
 def spikes(runs: Sequence[Run], metric: str) -> float | None:
     """Mean spike score over runs, in per cent."""
-    scores = [score(run.history[metric]) for run in runs if metric in run.history]
+    scores = [score(training_rows(run, metric)) for run in runs if metric in run.history]
     known = [value for value in scores if value is not None]
     return float(np.mean(known)) if known else None
 

@@ -26,7 +26,7 @@ from .failures import (
     wilson,
 )
 from .family import Comparison, Family, compare
-from .looks import DEFAULT_LOOKS, Look, check_looks, level_at, look_level
+from .looks import DEFAULT_LOOKS, Look, check_looks, level_at, look_level, planned_level
 from .multiplicity import benjamini_hochberg, bh_level, holm, holm_levels
 from .noise import (
     FalseVerdicts,
@@ -101,6 +101,7 @@ __all__ = [
     "paired_t",
     "pairing_pays_above",
     "pairs",
+    "planned_level",
     "power_table",
     "practical",
     "sensitivity",

@@ -47,6 +47,12 @@ def look_level(looks: Sequence[int] = DEFAULT_LOOKS, alpha: float = 0.05) -> flo
     return max(int(np.quantile(_smallest_p(numbers), alpha) * 1e4) / 1e4, 1e-4)
 
 
+def planned_level(seeds: int, looks: Sequence[int], alpha: float = 0.05) -> float:
+    """The level at which a study that declares so many seeds is tested: alpha where its seeds go beyond the last look,
+    since none can come after, else that of its looks."""
+    return alpha if not looks or seeds > max(looks) else look_level(looks, alpha)
+
+
 def false_verdicts(looks: Sequence[int], level: float) -> float:
     """Share of null studies in which at least one look gives p <= level (below 0.2), simulated as above."""
     return float((_smallest_p(check_looks(looks)) <= level).mean())
