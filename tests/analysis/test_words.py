@@ -21,8 +21,10 @@ from ablab.analysis.document import (
     short_count,
 )
 from ablab.analysis.levels import default_level, label, natural, ordered, spans, text
+from ablab.analysis.pages import noise
 from ablab.analysis.render_html import inline
 from ablab.analysis.render_text import cell, csv_text, escape, latex
+from ablab.analysis.report import read_facts
 
 
 @pytest.mark.parametrize(
@@ -118,3 +120,20 @@ def test_tables_escape_what_their_format_reads() -> None:
 def test_empty_columns_vanish() -> None:
     grid = compact("t", [Column("a"), Column("b"), Column("c")], [[1, None, 0], [2, "", None]])
     assert [column.title for column in grid.columns] == ["a", "c"] and grid.rows == [[1, 0], [2, None]]
+
+
+def test_pairs_of_one_variant_with_itself_give_the_noise_floor(pool) -> None:
+    for salt, shift in ((0, 0.0), (1, 0.01)):
+        for seed in range(3):
+            pool.run({"norm": "rms"}, seed, 1.5 + shift * (seed - 1), name=f"salt{salt}-{seed}",
+                     config={"seeds": {"salt": salt}})  # fmt: skip
+    lines = noise.same_variant(read_facts([pool.root]))
+    assert lines[0].startswith("Noise floor: 3 pairs that differ in their initial weights alone")
+    assert "standard deviation of 0.0100 nats (interval 0.00" in lines[0] and lines[0].endswith("0.0100 at most")
+    assert lines[1] == "0 of 1 comparisons of a variant with itself was called different: as it should be"
+
+
+def test_no_such_pairs_no_noise_floor(pool) -> None:
+    pool.run({"norm": "rms"})
+    pool.run({"norm": "layer"})
+    assert noise.same_variant(read_facts([pool.root])) == []

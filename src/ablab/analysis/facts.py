@@ -109,11 +109,10 @@ def cell(row: Row, level: float) -> dict[str, Any]:
     std, ci = None, None
     if n >= 2 and mean is not None:
         std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
-    if n >= 3 and std is not None and mean is not None:
-        from scipy.stats import t
+    if n >= 3:
+        from ablab.analysis.stats.noise import mean_interval
 
-        half = float(t.isf(level / 2, n - 1)) * std / math.sqrt(n)
-        ci = [mean - half, mean + half]
+        ci = mean_interval(values, level)
     found = {
         "label": row.label,
         "factors": row.factors,

@@ -23,7 +23,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "attention": ("mha",),
     "init": ("gpt2", "cs336"),
     "data": ("kjv", "shakespeare", "text"),
-    "scale": ("demo", "cs336", "gpt2_small"),
+    "scale": ("demo", "mini", "cs336", "gpt2_small"),
     "optimizer": ("adamw",),
     "schedule": ("cosine",),
 }

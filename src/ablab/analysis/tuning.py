@@ -116,13 +116,14 @@ def start_loss(table: Table) -> float | None:
 
 
 def sensitivity(points: Sequence[Point], start: float) -> float | None:
-    """Learning-rate sensitivity: mean over the grid of min(ℓ(η), ℓ₀) − min ℓ; a diverged rate counts as ℓ₀.
-
-    Source: Wortsman et al. 2023, "Small-scale proxies for large-scale Transformer training instabilities", eq. 2.
+    """Learning-rate sensitivity of a curve (`ablab.analysis.stats.sensitivity`); a rate at which a run diverged counts as
+    ℓ₀. None where no rate lived, or there is but one.
     """
-    capped = [start if point.loss is None or point.diverged else min(point.loss, start) for point in points]
-    known = [point.loss for point in points if point.loss is not None]
-    return math.fsum(capped) / len(capped) - min(known) if known and len(points) > 1 else None
+    from ablab.analysis.stats.tuning import sensitivity as over_rates
+
+    if len(points) < 2 or all(point.loss is None for point in points):
+        return None
+    return over_rates({point.rate: None if point.diverged else point.loss for point in points}, start)
 
 
 def common_rate(plan: Plan, table: Table) -> tuple[dict[str, Any], dict[str, float | None]] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from ablab.analysis import stats
@@ -59,19 +58,6 @@ def test_target_ratio_is_a_mean_of_logs_and_never_drops_a_miss() -> None:
     unknown = stats.target_ratio({0: miss(10), 1: hit(5)}, {0: hit(5), 1: miss(10)})
     assert unknown.ratio is None and unknown.bound is None
     assert stats.target_ratio({}, {}).ratio is None
-
-
-def test_runs_of_different_length_are_compared_at_the_last_common_step() -> None:
-    rows = [("long", s, 3.0 - s / 1000) for s in (0, 50, 100, 150, 210)]
-    rows += [("short", s, 3.1 - s / 1000) for s in (0, 70, 100, 140)]
-    curves = pd.DataFrame(rows, columns=["run", "step", "val/loss"])
-    assert stats.common_last_step(curves) == 100
-    assert dict(stats.values_at(curves, 100)) == pytest.approx({"long": 2.9, "short": 3.0})
-    curves.loc[(curves["run"] == "long") & (curves["step"] == 100), "val/loss"] = math.nan
-    assert stats.common_last_step(curves) == 0
-    assert stats.common_last_step(curves[curves["step"] > 100]) is None
-    assert math.isnan(stats.values_at(curves, 140)["long"])
-    assert stats.common_last_step(curves.iloc[:0]) is None
 
 
 def test_size_in_tokens() -> None:

@@ -219,15 +219,3 @@ def test_refusals() -> None:
         stats.factorial(unbalanced(), ["nope"])
     with pytest.raises(UsageError, match="two levels"):
         stats.factorial(unbalanced().assign(state="failed"), ["a", "b"])
-
-
-def test_identity_has_no_placement() -> None:
-    rows = [("rms", "pre_norm"), ("rms", "post_norm"), ("layer", "pre_norm"), ("identity", "pre_norm")]
-    runs = pd.DataFrame(rows, columns=["norm", "block"]).assign(ffn="relu")
-    folded = stats.fold_placement(runs)
-    assert list(folded.columns) == ["norm+block", "ffn"]
-    assert list(folded["norm+block"]) == ["rms+pre_norm", "rms+post_norm", "layer+pre_norm", "identity"]
-    one = runs[runs["block"] == "pre_norm"]
-    assert stats.fold_placement(one) is one
-    without = runs[runs["norm"] != "identity"]
-    assert stats.fold_placement(without) is without

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from ablab.analysis import stats
-from ablab.errors import UsageError
 
 
 def runs(**variants: str) -> pd.DataFrame:
@@ -21,19 +20,6 @@ def runs(**variants: str) -> pd.DataFrame:
             for s, c in enumerate(word)
         ]
     )
-
-
-def test_planned_is_always_the_sum() -> None:
-    table = stats.accounting(runs(a="ffdxim", b="ff"))
-    assert list(table.loc["a"]) == [6, 2, 1, 1, 1, 1]
-    assert (table["planned"] == table.drop(columns="planned").sum(axis=1)).all()
-
-
-def test_unknown_runs_are_missing() -> None:
-    table = stats.accounting(runs(a="ffd", b="f"), planned={"a": 5, "b": 1, "c": 3})
-    assert list(table["planned"]) == [5, 1, 3] and list(table["missing"]) == [2, 0, 3]
-    with pytest.raises(UsageError, match="a has 3 runs but 2 planned"):
-        stats.accounting(runs(a="ffd"), planned={"a": 2})
 
 
 def test_wilson_known_values() -> None:
@@ -77,13 +63,3 @@ def test_few_pairs_get_no_p() -> None:
     assert found.mcnemar_p is None and found.worst_rank_p is None and found.rate == 1.0
     empty = stats.divergence(runs(base="ff", none="mm"), "base")[1]
     assert empty.rate is None and empty.ci is None and empty.difference_both_finished is None
-
-
-def test_collapsed_is_an_outcome_of_its_own() -> None:
-    table = runs(a="fffd").assign(loss=[3.0, 3.4, 3.3, 9.0])
-    assert list(stats.collapsed(table, 3.3)) == [False, True, True, False]
-
-
-def test_best_with_lost_runs_carries_a_note() -> None:
-    assert stats.best_note(runs(a="fff"), "a") is None
-    assert stats.best_note(runs(a="ffdx"), "a") == "a: 2 of 4 runs finished (1 diverged, 1 failed)"

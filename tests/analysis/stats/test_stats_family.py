@@ -107,7 +107,9 @@ def test_unequal_seeds_stay_outside_the_pooled_error() -> None:
     found = by_label(family)
     assert found["v2"].method == "paired t, Holm" and found["v2"].n_pairs == 4
     assert found["v1"].method == "blocked Dunnett" and found["v1"].seeds == (0, 1, 2, 3, 4)
-    assert family.reasons == ("v2 has 4 pairs with the baseline, the others 5: judged by its own spread",)
+    assert family.reasons == (
+        "v2 shares seeds 0, 1, 2, 3 with the baseline, the others 0, 1, 2, 3, 4: judged by its own spread",
+    )
 
 
 def test_a_baseline_seed_that_no_arm_has_is_no_inequality() -> None:

@@ -16,9 +16,8 @@ NS = (3, 4, 5, 6, 8, 10)
 
 
 def test_smallest_effects_of_one_comparison() -> None:
-    table = stats.power_table(NS)
-    assert [round(table[0.05][n], 2) for n in NS] == [3.26, 2.13, 1.68, 1.43, 1.16, 1.00]
-    assert [round(table[0.01][n], 2) for n in NS] == [7.32, 3.72, 2.63, 2.11, 1.60, 1.33]
+    assert [round(stats.mde_factor(n), 2) for n in NS] == [3.26, 2.13, 1.68, 1.43, 1.16, 1.00]
+    assert [round(stats.mde_factor(n, 0.01), 2) for n in NS] == [7.32, 3.72, 2.63, 2.11, 1.60, 1.33]
 
 
 def test_where_general_solvers_fail() -> None:

@@ -9,6 +9,9 @@ from ablab.analysis.document import Column, Grid, Items, Section, count, fixed, 
 from ablab.analysis.facts import Facts
 from ablab.analysis.levels import finite
 from ablab.analysis.pages.common import FOLD_AT, figure, shown
+from ablab.analysis.words import one_factor_pairs
+
+SALT = "seeds.salt"
 
 
 def section(facts: Facts, pictures: Collection[str]) -> Section:
@@ -33,6 +36,40 @@ def section(facts: Facts, pictures: Collection[str]) -> Section:
     ))  # fmt: skip
 
 
+def same_variant(facts: Facts) -> list[str]:
+    """What pairs of one variant with itself show: the noise floor, and how often they were called different."""
+    pairs = (
+        [(row, partner) for row, partner, _ in one_factor_pairs(facts.rows, SALT, facts.plan.baseline.get(SALT))]
+        if SALT in facts.plan.factors
+        else []
+    )
+    if not pairs:
+        return []
+    from ablab.analysis.stats.noise import false_verdict_share, noise_floor
+
+    differences = [
+        row.values[seed] - other.values[seed] for row, other in pairs for seed in row.values if seed in other.values
+    ]
+    floor, lines = noise_floor(differences, facts.plan.alpha), []
+    if floor is not None and floor.std_difference is not None:
+        within = f" (interval {floor.ci[0]:.4f} to {floor.ci[1]:.4f})" if floor.ci else ""
+        lines.append(
+            f"Noise floor: {floor.n} pairs that differ in their initial weights alone lie apart with a standard deviation of "
+            f"{floor.std_difference:.4f} nats{within}, {floor.largest:.4f} at most"
+        )
+    labels = {row.label for row, _ in pairs}
+    judged = [
+        item for item in facts.report["comparisons"] if item["label"] in labels and item["primary"] and item["ci"]
+    ]
+    share = false_verdict_share([item["verdict"] for item in judged], facts.plan.alpha)
+    if share is not None:
+        lines.append(
+            f"{share.count} of {share.total} comparisons of a variant with itself {'was' if share.total == 1 else 'were'} called "
+            f"different: {'as it should be' if share.ok else 'more often than the level allows'}"
+        )
+    return lines
+
+
 def sentences(facts: Facts) -> list[str]:
     """The pooled spread, what pairing gave, and the noise that was known before."""
     lines = []
@@ -52,6 +89,7 @@ def sentences(facts: Facts) -> list[str]:
         lines.append(
             f"Losses of a variant and the baseline correlate at {mean:.2f} over seeds (mean); with {n} seeds pairing pays above {bound:.2f}: {says} here. The test is paired either way"
         )
+    lines += same_variant(facts)
     sd = finite((facts.plan.noise or {}).get("sd"))
     if sd is not None:
         noise = facts.plan.noise or {}

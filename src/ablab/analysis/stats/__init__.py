@@ -4,22 +4,17 @@ from .blocked import Blocked, Spread, additive_mse, blocked_dunnett, spread_boun
 from .curves import (
     Reached,
     TargetRatio,
-    common_last_step,
     spike_score,
     spike_window,
     target_ratio,
     token_slope,
     tokens_to_target,
     tokens_worth,
-    values_at,
 )
 from .dunnett import dunnett_critical, dunnett_sf
-from .factorial import Contrast, Effect, Factorial, factorial, fold_placement
+from .factorial import Contrast, Effect, Factorial, factorial
 from .failures import (
     Divergence,
-    accounting,
-    best_note,
-    collapsed,
     divergence,
     mcnemar_exact,
     sign_test,
@@ -31,17 +26,14 @@ from .multiplicity import benjamini_hochberg, bh_level, holm, holm_levels
 from .noise import (
     FalseVerdicts,
     NoiseFloor,
-    OneSeed,
-    could_find,
     false_verdict_share,
     mean_interval,
     noise_floor,
-    one_seed,
 )
 from .paired import MIN_SEEDS, Pairs, correlation, paired_t, pairing_pays_above, pairs, std_interval
-from .power import equivalence_limit, equivalence_power, mde, mde_factor, n_needed, power_table
+from .power import equivalence_limit, equivalence_power, mde, mde_factor, n_needed
 from .sums import OneWay, mean, one_way, std, sum_squares, variance
-from .tuning import Tuned, common_rate, sensitivity, tune, unequal_grids
+from .tuning import sensitivity
 from .verdict import practical, verdict
 
 __all__ = [
@@ -57,26 +49,18 @@ __all__ = [
     "Family",
     "Look",
     "NoiseFloor",
-    "OneSeed",
     "OneWay",
     "Pairs",
     "Reached",
     "Spread",
     "TargetRatio",
-    "Tuned",
-    "accounting",
     "additive_mse",
     "benjamini_hochberg",
-    "best_note",
     "bh_level",
     "blocked_dunnett",
     "check_looks",
-    "collapsed",
-    "common_last_step",
-    "common_rate",
     "compare",
     "correlation",
-    "could_find",
     "divergence",
     "dunnett_critical",
     "dunnett_sf",
@@ -84,7 +68,6 @@ __all__ = [
     "equivalence_power",
     "factorial",
     "false_verdict_share",
-    "fold_placement",
     "holm",
     "holm_levels",
     "level_at",
@@ -96,13 +79,11 @@ __all__ = [
     "mean_interval",
     "n_needed",
     "noise_floor",
-    "one_seed",
     "one_way",
     "paired_t",
     "pairing_pays_above",
     "pairs",
     "planned_level",
-    "power_table",
     "practical",
     "sensitivity",
     "sign_test",
@@ -117,9 +98,6 @@ __all__ = [
     "token_slope",
     "tokens_to_target",
     "tokens_worth",
-    "tune",
-    "unequal_grids",
-    "values_at",
     "variance",
     "verdict",
     "wilson",

@@ -91,24 +91,6 @@ def target_ratio(variant: Mapping[int, Reached], baseline: Mapping[int, Reached]
     return TargetRatio(math.exp(sums.mean(logs)), bound, len(seeds), missed, base_missed)
 
 
-def common_last_step(curves: pd.DataFrame, metric: str = "val/loss") -> int | None:
-    """The last step at which every run has a finite `metric`; None when there is none.
-
-    `curves` is tidy: columns run, step and the metric, one row per run and step.
-    """
-    rows = curves[np.isfinite(curves[metric].astype(float))]
-    runs = curves["run"].nunique()
-    counts = rows.groupby("step")["run"].nunique()
-    steps = counts[counts == runs].index
-    return int(steps.max()) if runs and len(steps) else None
-
-
-def values_at(curves: pd.DataFrame, step: int, metric: str = "val/loss") -> pd.Series:
-    """`metric` of every run at `step`: Series indexed by run, NaN where a run has no value there."""
-    at = curves[curves["step"] == step].groupby("run")[metric].last().astype(float)
-    return at.reindex(list(dict.fromkeys(curves["run"])))
-
-
 def tokens_worth(difference: float, slope: float) -> float:
     """How many per cent more (or, negative, fewer) tokens a change of loss is worth to the baseline.
 

@@ -218,20 +218,3 @@ class _Fit:
             )
             for k, (level, at, n, _) in enumerate(found)
         ]
-
-
-def fold_placement(
-    runs: pd.DataFrame, norm: str = "norm", block: str = "block", identity: str = "identity"
-) -> pd.DataFrame:
-    """`runs` with the columns `norm` and `block` made one factor `norm+block` where `identity` occurs.
-
-    Without a norm there is no placement, so identity with either block is one function and the two factors
-    are not crossed. Unchanged when a column is missing, `identity` does not occur or `block` has one level.
-    """
-    if norm not in runs or block not in runs or identity not in set(runs[norm]) or runs[block].nunique() < 2:
-        return runs
-    both = [n if n == identity else f"{n}+{b}" for n, b in zip(runs[norm], runs[block], strict=True)]
-    at = list(runs.columns).index(norm)
-    folded = runs.drop(columns=[norm, block])
-    folded.insert(at, f"{norm}+{block}", both)
-    return folded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,31 +10,9 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
-from ablab.errors import UsageError
-
 from . import sums
 from .paired import pairs
-from .table import STATES, check_label, check_runs, labels_of
-
-
-def accounting(runs: pd.DataFrame, planned: Mapping[str, int] | None = None) -> pd.DataFrame:
-    """One row per label: planned and the count of each state; planned is always their sum.
-
-    `planned` (runs per label) fills up with missing ones. UsageError when a label has more runs than planned.
-    """
-    check_runs(runs)
-    labels = list(dict.fromkeys([*(planned or {}), *labels_of(runs)]))
-    rows = []
-    for label in labels:
-        states = runs.loc[runs["label"] == label, "state"]
-        row: dict[str, int] = {s: int((states == s).sum()) for s in STATES}
-        if planned is not None:
-            lost = planned.get(label, 0) - sum(row.values())
-            if lost < 0:
-                raise UsageError(f"study: {label} has {sum(row.values())} runs but {planned.get(label, 0)} planned")
-            row["missing"] += lost
-        rows.append({"planned": sum(row.values()), **row})
-    return pd.DataFrame(rows, index=pd.Index(labels, name="label"), columns=["planned", *STATES])
+from .table import check_label, check_runs, labels_of
 
 
 def wilson(count: int, total: int, alpha: float = 0.05) -> tuple[float, float] | None:
@@ -133,18 +110,3 @@ def sign_test(better: int, worse: int) -> float:
     if better + worse == 0:
         return 1.0
     return float(stats.binomtest(better, better + worse).pvalue)
-
-
-def collapsed(runs: pd.DataFrame, unigram_entropy: float | pd.Series) -> pd.Series:
-    """Boolean Series like `runs`: finished, yet with a loss not below the unigram entropy (nats)."""
-    loss = runs["loss"].astype(float)
-    return (runs["state"] == "finished") & np.isfinite(loss) & (loss >= unigram_entropy)
-
-
-def best_note(runs: pd.DataFrame, label: str) -> str | None:
-    """What must stand beside `label` wherever it is called best: the runs it lost; None when it lost none."""
-    row = accounting(runs).loc[label]
-    lost = [f"{int(row[s])} {s}" for s in STATES if s != "finished" and row[s]]
-    return (
-        f"{label}: {int(row['finished'])} of {int(row['planned'])} runs finished ({', '.join(lost)})" if lost else None
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -145,9 +145,14 @@ def _pool(found: dict[str, Pairs], tested: list[str], unstable: set[str]) -> tup
     block = max(counts, key=lambda seeds: (counts[seeds], len(seeds)))
     odd = [x for x in stable if found[x].seeds != block]
     reasons += [
-        f"{x} has {found[x].n} pairs with the baseline, the others {len(block)}: judged by its own spread" for x in odd
+        f"{x} shares seeds {_listed(found[x].seeds)} with the baseline, the others {_listed(block)}: judged by its own spread"
+        for x in odd
     ]
     return [x for x in stable if x not in odd], reasons
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))
 
 
 def _spread_reason(spread: Spread, baseline: str, pool: list[str]) -> str:
@@ -240,6 +245,10 @@ def _dunnett(
             p=float(test.p[i]),
             p_adjusted=min(1.0, float(test.p_adjusted[i]) * family / m),
         )
+    for i in apart:  # what its own paired t test finds counts, too
+        item = out[pool[i]]
+        own = mde(found[pool[i]].std, test.n, alpha)
+        out[pool[i]] = replace(item, mde=max(own, item.mde or 0.0))
     return out, test.mse
 
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
 from . import sums
 from .failures import wilson
 from .paired import MIN_SEEDS, std_interval
-from .power import mde
-from .table import labels_of, losses
 
 
 def mean_interval(values: ArrayLike, alpha: float = 0.05) -> tuple[float, float] | None:
@@ -80,71 +77,3 @@ def false_verdict_share(verdicts: Iterable[str], alpha: float = 0.05) -> FalseVe
         return None
     count = sum(v in ("better", "worse") for v in words)
     return FalseVerdicts(count, len(words), count / len(words), interval, interval[0] <= alpha)
-
-
-@dataclass(frozen=True)
-class OneSeed:
-    """What single runs show about one level of a factor against the baseline's level.
-
-    `differences` holds (setting of the other factors, loss - reference loss); `ratio` their largest absolute
-    value over the noise known for a difference (None when unknown); `sentence` says it in words, without a
-    verdict.
-    """
-
-    factor: str
-    level: str
-    reference: str
-    differences: tuple[tuple[str, float], ...]
-    ratio: float | None
-    sentence: str
-
-
-def one_seed(
-    runs: pd.DataFrame, baseline: Mapping[str, object], factors: Sequence[str], noise: float | None = None
-) -> list[OneSeed]:
-    """Per factor and level, the differences that single runs show under each setting of the other factors.
-
-    `baseline` maps each factor to its reference level, `noise` is the sd of a difference between two runs of
-    the same variant. Runs with several seeds enter by their mean over the seeds both cells finished.
-    """
-    cells: dict[tuple[str, ...], pd.Series] = {}
-    for label in labels_of(runs):
-        row = runs[runs["label"] == label].iloc[0]
-        cells[tuple(str(row[f]) for f in factors)] = losses(runs, label)
-    out = []
-    for i, factor in enumerate(factors):
-        reference = str(baseline[factor])
-        for level in dict.fromkeys(key[i] for key in cells):
-            if level != reference:
-                found = tuple(_differences(cells, i, level, reference))
-                if found:
-                    out.append(_one_seed(factor, level, reference, found, noise))
-    return out
-
-
-def _differences(
-    cells: Mapping[tuple[str, ...], pd.Series], i: int, level: str, reference: str
-) -> Iterable[tuple[str, float]]:
-    for key, values in cells.items():
-        if key[i] != level:
-            continue
-        other = cells.get((*key[:i], reference, *key[i + 1 :]))
-        both = (values - other).dropna() if other is not None else pd.Series(dtype=float)
-        if len(both):
-            yield ", ".join(key[:i] + key[i + 1 :]), sums.mean(both)
-
-
-def _one_seed(
-    factor: str, level: str, reference: str, found: tuple[tuple[str, float], ...], noise: float | None
-) -> OneSeed:
-    seen = ", ".join(f"{d:+.4f}" + (f" under {where}" if where else "") for where, d in found)
-    ratio = max(abs(d) for _, d in found) / noise if noise else None
-    against = "" if ratio is None else f"; at most {ratio:.1f} times the noise of a difference ({noise:.4f})"
-    return OneSeed(factor, level, reference, found, ratio, f"{factor}: {level} − {reference}: {seen}{against}")
-
-
-def could_find(
-    std_difference: float, ns: Sequence[int] = (3, 5), alpha: float = 0.05, comparisons: int = 1
-) -> dict[int, float]:
-    """The smallest effect in nats that each number of seeds would find, given the noise of a difference."""
-    return {n: mde(std_difference, n, alpha, comparisons) for n in ns}

@@ -175,13 +175,3 @@ def n_needed(
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)
     return high
-
-
-def power_table(
-    ns: tuple[int, ...] = (3, 4, 5, 6, 8, 10),
-    alphas: tuple[float, ...] = (0.05, 0.01),
-    comparisons: int = 1,
-    method: str = "dunnett",
-) -> dict[float, dict[int, float]]:
-    """`mde_factor` by alpha and n: what the planner prints."""
-    return {a: {n: mde_factor(n, a, comparisons, method) for n in ns} for a in alphas}
