@@ -26,14 +26,12 @@ class Command:
     Attributes:
         overrides: for Hydra; options that only some components know are wrapped as `choice(value)`, which keeps
             Hydra from checking them against the default component.
-        typed: as the user wrote them.
         swept: keys with several values, in the order typed.
         explicit: keys that were set by hand.
         experiment: name of an experiment file, or None.
     """
 
     overrides: tuple[str, ...]
-    typed: tuple[str, ...]
     swept: tuple[str, ...]
     explicit: frozenset[str]
     experiment: str | None
@@ -69,7 +67,7 @@ def prepare(typed: Sequence[str], *, multirun: bool) -> Command:
     if sweeping and not multirun and experiment is None:
         bad = next(t for t in reversed(typed) if t.partition("=")[0] == sweeping[0])
         raise UsageError(f"{bad} names several values: add -m to train each of them (python run.py -m ...)")
-    return Command(tuple(overrides), tuple(typed), tuple(sweeping), frozenset(explicit), experiment)
+    return Command(tuple(overrides), tuple(sweeping), frozenset(explicit), experiment)
 
 
 def _parse(parser: OverridesParser, text: str) -> Override:

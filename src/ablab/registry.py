@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .errors import UsageError, unknown
 
@@ -87,15 +87,6 @@ def keywords(cls: type) -> dict[str, inspect.Parameter]:
     if bare:
         raise UsageError(f"{cls.__name__}: the keyword-only argument '{bare[0]}' needs a default value")
     return found
-
-
-def values(cls: type, options: dict[str, Any]) -> dict[str, Any]:
-    """Defaults of a class overridden by `options`; a UsageError names an option that the class lacks."""
-    known = keywords(cls)
-    for key in options:
-        if key not in known:
-            raise unknown(f"option of {cls.__name__}:", key, known)
-    return {name: p.default for name, p in known.items()} | options
 
 
 def _origin(cls: type) -> str:

@@ -12,10 +12,10 @@ from typing import Any
 from omegaconf import MISSING
 
 
-def ranged(default: Any = MISSING, *, low: float | None = None, high: float | None = None, above: float | None = None,
+def ranged(default: Any = MISSING, *, low: float | None = None, above: float | None = None,
            below: float | None = None, choices: tuple[str, ...] | None = None) -> Any:  # fmt: skip
-    """A dataclass field whose value must satisfy low <= x <= high, above < x < below, or be one of the choices."""
-    limits = {"low": low, "high": high, "above": above, "below": below, "choices": choices}
+    """A dataclass field whose value must satisfy low <= x, above < x < below, or be one of the choices."""
+    limits = {"low": low, "above": above, "below": below, "choices": choices}
     return field(default=default, metadata={k: v for k, v in limits.items() if v is not None})
 
 

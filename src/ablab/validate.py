@@ -67,7 +67,6 @@ def _check(key: str, value: Any, limit: dict[str, Any]) -> None:
         return
     tests = {
         "low": (lambda x, b: x >= b, "at least"),
-        "high": (lambda x, b: x <= b, "at most"),
         "above": (lambda x, b: x > b, "greater than"),
         "below": (lambda x, b: x < b, "less than"),
     }

@@ -19,7 +19,6 @@ from omegaconf import DictConfig
 class SweeperConf:
     _target_: str = "hydra_plugins.ablab_plugins.AblabSweeper"
     params: dict[str, str] = field(default_factory=dict)  # swept keys of an experiment file
-    max_batch_size: int | None = None
 
 
 @dataclass
@@ -34,7 +33,7 @@ ConfigStore.instance().store(group="hydra/launcher", name="ablab", node=Launcher
 class AblabSweeper(Sweeper):
     """Plans a study of all cells, has the missing ones trained, and closes it with a table and a report."""
 
-    def __init__(self, params: dict[str, str] | None = None, max_batch_size: int | None = None) -> None:
+    def __init__(self, params: dict[str, str] | None = None) -> None:
         self.params = dict(params or {})
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:

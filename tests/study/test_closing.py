@@ -71,7 +71,7 @@ def test_clock(seconds: float | None, text: str) -> None:
 
 def test_the_board_is_quiet_where_no_terminal_is(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=200)
-    with Board(console, {"a": 1.0}, jobs=1) as board:
+    with Board(console, {"a": 1.0}) as board:
         board.note_once("said")
         board.note_once("said")
     assert console.file.getvalue() == "said\n"  # type: ignore[attr-defined]

@@ -54,7 +54,7 @@ class Run:
         return self.history[x][keep], self.history[metric][keep]
 
     def last(self, metric: str) -> float | None:
-        """Value in the last row that holds the metric at all; None where there is none."""
+        """Last finite value of the metric; None where there is none."""
         values = self.points(metric)[1]
         return float(values[-1]) if len(values) else None
 

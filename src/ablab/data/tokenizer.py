@@ -17,7 +17,6 @@ import numpy as np
 from ..errors import UsageError, unknown
 
 EOT = "<|endoftext|>"
-UNK = "<unk>"
 REPLACEMENT = "\ufffd"
 
 

@@ -71,7 +71,7 @@ def counts(before: Mapping[str, str], endings: Mapping[str, Ending]) -> str:
 
 
 def exit_code(plan: Plan, stopped: str | None) -> int:
-    """0: every cell has an outcome; 130: Ctrl-C; 143: SIGTERM; else 1."""
+    """0: every cell has an outcome; 130: Ctrl-C; 143: SIGTERM; 129: SIGHUP; else 1."""
     if stopped == "SIGINT":
         return 130
     if stopped is not None:

@@ -30,11 +30,10 @@ class Board:
 
     Args:
         work: run id -> work of that cell in any unit (FLOPs), from which the time left is told.
-        jobs: cells at once.
     """
 
-    def __init__(self, console: Console, work: dict[str, float], jobs: int) -> None:
-        self.console, self.work, self.jobs = console, work, jobs
+    def __init__(self, console: Console, work: dict[str, float]) -> None:
+        self.console, self.work = console, work
         self.live = console.is_terminal
         self.begun = time.monotonic()
         self.shares: dict[str, float] = {}

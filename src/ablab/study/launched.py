@@ -29,7 +29,7 @@ class LaunchedCells:
     def __call__(self, cfg: DictConfig) -> str:
         """Train the cell of this job; returns its state."""
         task = self.tasks[tuple(HydraConfig.get().overrides.task)]
-        with Board(Console(width=160), {task.run_id: 1.0}, jobs=1) as board:
+        with Board(Console(width=160), {task.run_id: 1.0}) as board:
             endings = Runner(jobs=1, gpus=0, board=board).run([task])
         return endings[task.run_id].state if task.run_id in endings else "missing"
 

@@ -157,7 +157,7 @@ class Runner:
                 return None
             case ("done", state):
                 return Ending(state, trained=False)
-            case ("outcome", state, step, reason, trace, _):
+            case ("outcome", state, step, reason, trace):
                 return Ending(state, step, reason, trace)
         task, code = child.task, child.process.exitcode or 0
         if self.stopped and runfolder.read_status(task.run_dir) is None:

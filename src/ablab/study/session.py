@@ -132,7 +132,7 @@ class Session:
         work = {
             c.id: float(c.costs["flops_per_token"]) * budget.tokens_per_step(c.cfg) * c.cfg.train.steps for c in todo
         }
-        return Runner(jobs, self._gpus, Board(self.console, work, jobs), bool(actions.fail_fast))
+        return Runner(jobs, self._gpus, Board(self.console, work), bool(actions.fail_fast))
 
     @property
     def _gpus(self) -> int:

@@ -71,7 +71,7 @@ class Stop:
 
 def run_cell(task: Task, connection: Connection) -> None:
     """Train one cell. Messages sent: ("progress", fields of a Progress), then one of ("busy",), ("done", state) for a run that
-    somebody else has finished, ("outcome", state, step, reason, traceback or None, summary)."""
+    somebody else has finished, ("outcome", state, step, reason, traceback or None)."""
     os.environ.update(task.environment)
     stop = Stop(connection)
     runs_dir = Path(task.runs_dir)
@@ -88,7 +88,7 @@ def run_cell(task: Task, connection: Connection) -> None:
         except BaseException as error:  # also sys.exit in a component: whatever happens is this cell's outcome
             trace = traceback.format_exc()
             log.error("the run failed\n%s", trace)
-            message = ("outcome", "failed", _step(task), _reason(error), trace, {})
+            message = ("outcome", "failed", _step(task), _reason(error), trace)
             _record_failure(task, _reason(error))
     stop.tell(connection, message)
 
@@ -143,7 +143,7 @@ def _run(task: Task, stop: Stop, connection: Connection) -> tuple[Any, ...]:
             for sink in started:
                 sink.finish(outcome.state, {**outcome.summary, "reason": outcome.reason})
     log.info("%s at step %d%s", outcome.state, outcome.step, f": {outcome.reason}" if outcome.reason else "")
-    return ("outcome", outcome.state, outcome.step, outcome.reason, None, dict(outcome.summary))
+    return ("outcome", outcome.state, outcome.step, outcome.reason, None)
 
 
 def _info(task: Task, cfg: DictConfig, resumed: bool, data_hash: str) -> RunInfo:

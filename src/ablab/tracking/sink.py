@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-STATES = ("finished", "diverged", "failed", "interrupted")
-
 
 @dataclass(frozen=True)
 class RunInfo:
