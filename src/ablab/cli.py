@@ -40,7 +40,7 @@ def _hydra(words: list[str]) -> int:
     from hydra._internal.utils import get_args_parser
 
     parser = get_args_parser()
-    args = parser.parse_args(words)
+    args = parser.parse_intermixed_args(words)  # flags may stand anywhere
     if args.help:
         from .help import text
 

@@ -55,6 +55,8 @@ def prepare(typed: Sequence[str], *, multirun: bool) -> Command:
         _check_key(override, text)
         if override.is_sweep_override():
             swept.append(key)
+        if override.is_sweep_override() and (key in ("note", "runs_dir") or key.startswith("study.")):
+            raise UsageError(f"{text}: {key} is one for the whole command; quote a text that contains commas twice")
         if key == "experiment" and override.is_sweep_override():
             raise UsageError("experiment: name one experiment at a time")
         if key in (*GROUPS, "experiment"):
@@ -77,9 +79,11 @@ def _parse(parser: OverridesParser, text: str) -> Override:
         key, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"'{text}': write key=value, e.g. norm=layer") from error
+        quoted = f'"{value.strip(chr(34))}"'
+        if value.startswith("[") and value.endswith("]"):
+            quoted = "[" + ", ".join(f'"{part.strip()}"' for part in value[1:-1].split(",")) + "]"
         raise UsageError(
-            f"{key}: cannot read the value {value}; quote text with special characters twice, "
-            f"e.g. '{key}=\"{value.strip(chr(34))}\"'"
+            f"{key}: cannot read the value {value}; quote text with special characters twice, e.g. '{key}={quoted}'"
         ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ def validate(cfg: DictConfig) -> None:
         raise UsageError(
             f"study.name={cfg.study.name} cannot name a folder: use up to 100 of A-Z a-z 0-9 . _ = + -, not . first"
         )
+    looks = list(cfg.study.looks)
+    if looks and (looks[0] < 2 or any(b <= a for a, b in pairwise(looks))):
+        raise UsageError(f"study.looks={looks}: must be rising seed counts of 2 or more, such as [3, 5, 8]")
     if cfg.train.resume_from and not Path(cfg.train.resume_from).expanduser().exists():
         raise UsageError(f"train.resume_from={cfg.train.resume_from}: no such file or folder")
     if cfg.choices.data == "text" and not cfg.data.path:

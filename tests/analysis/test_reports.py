@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,7 +13,8 @@ import pytest
 from scipy import stats
 
 from ablab.analysis.report import build_report, main, read_facts, summary_text
-from ablab.analysis.verify import verify
+from ablab.analysis.verify import files_of, verify
+from ablab.errors import UsageError
 
 FINALS = {
     ("rms", "swiglu"): [1.500, 1.510, 1.495, 1.505],
@@ -340,3 +343,79 @@ def test_divergence_is_an_outcome_with_its_own_numbers(pool) -> None:
     ]  # fmt: skip
     assert report["divergence"][1]["mcnemar_p"] == 0.25
     assert sum("counted as an outcome" in item["reason"] for item in report["excluded"]) == 3
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_only_files_of_an_older_report_make_room(pool, tmp_path: Path) -> None:
+    for seed in range(3):
+        pool.run({"norm": "rms"}, seed)
+        pool.run({"norm": "layer"}, seed)
+    out = tmp_path / "paper"
+    for name in ("figures/mine.svg", "tables/mine.tex", "notes.md"):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("mine")
+    build_report([pool.root], out, formats=("svg",))
+    old = {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
+    assert "tables/verdicts.tex" in old
+    for folder in pool.root.glob("layer-*"):
+        shutil.rmtree(folder)
+    build_report([pool.root], out, formats=("svg",))
+    left = {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
+    assert {"figures/mine.svg", "tables/mine.tex", "notes.md"} <= left and "tables/verdicts.tex" not in left
+
+
+def test_a_manifest_cannot_reach_outside_its_report(pool, tmp_path: Path) -> None:
+    precious = tmp_path / "precious.txt"
+    precious.write_text("mine")
+    out = tmp_path / "report"
+    out.mkdir()
+    (out / "source.json").write_text(json.dumps({"files": ["../precious.txt", str(precious)]}))
+    assert files_of(out) == set()
+
+
+def test_a_run_whose_last_loss_is_not_finite_does_not_count(pool) -> None:
+    """An earlier evaluation is no stand-in for the last one."""
+    good = [{"step": s, "tokens": s, "val/loss": 3 - s / 100} for s in (0, 50, 100)]
+    broken = [*good[:2], {"step": 100, "tokens": 100, "val/loss": None}]
+    for seed in range(3):
+        pool.run({"norm": "rms"}, seed, rows=good, steps=100)
+        pool.run({"norm": "layer"}, seed, rows=broken, steps=100)
+    report = read_facts([pool.root]).report
+    assert [cell["n"] for cell in report["cells"]] == [3, 0] and report["comparisons"][0]["ci"] is None
+    assert {item["reason"] for item in report["excluded"]} == {"finished, but its last val/loss is not finite"}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("margin", (0, -1, math.inf, math.nan)), ("alpha", (0, 0.5, 1, math.nan))]
+)
+def test_levels_out_of_range_are_refused(pool, name: str, values: tuple[float, ...]) -> None:
+    pool.run({"norm": "rms"})
+    for value in values:
+        with pytest.raises(UsageError, match=name):
+            read_facts([pool.root], **{name: value})
+    assert read_facts([pool.root], margin=2.0).report["margin"] == 2.0
+
+
+def two_studies(pool, first: dict, second: dict) -> list[Path]:
+    """Two studies of one factor each over the same pool."""
+    paths = []
+    for name, norm, declared in (("a", "layer", first), ("b", "identity", second)):
+        cells = []
+        for option in ("rms", norm):
+            for seed in range(3):
+                folder = pool.root / f"{option}-seed{seed}"
+                if not folder.exists():
+                    pool.run({"norm": option}, seed, 1.5 + 0.1 * (option != "rms") + 0.01 * seed)
+                cells.append({"factors": {"norm": option}, "seed": seed, "folder": folder.name})
+        paths.append(pool.study(name, cells, {"norm": ["rms", norm]}, **declared))
+    return paths
+
+
+def test_several_studies_keep_the_strictest_of_what_they_declared(pool) -> None:
+    paths = two_studies(pool, {"alpha": 0.001, "looks": [3, 5], "slope": -0.5, "unstable": ["norm=identity"]},
+                        {"alpha": 0.05, "margin": 0.02, "slope": -0.5, "target": 2.0})  # fmt: skip
+    facts = read_facts(paths)
+    assert (facts.plan.alpha, facts.plan.margin, facts.plan.looks) == (0.001, 0.02, [3, 5])
+    assert facts.plan.unstable == ["norm=identity"] and facts.plan.slope == -0.5 and facts.plan.target is None
+    assert facts.inference.level < 0.001
+    assert any("different study.target" in line for line in facts.report["warnings"])

@@ -22,6 +22,13 @@ def test_the_config_is_shown_and_nothing_is_left_behind(new_lab: NewLab) -> None
     assert sorted(p.name for p in lab.folder.iterdir()) == ["tiny.txt"]
 
 
+def test_flags_may_stand_anywhere(new_lab: NewLab) -> None:
+    lab = new_lab()
+    words = [*tiny("plan=true", sweep=False), "norm=rms", "-m", "ffn=swiglu,relu"]
+    done = lab.run(*words)
+    assert done.code == 0 and done.out.count("ffn=") >= 2, done.text
+
+
 def test_a_folder_of_own_configs_is_searched(new_lab: NewLab, tmp_path: Path) -> None:
     lab = new_lab()
     own = tmp_path / "own"
@@ -74,8 +81,12 @@ def test_minutes_are_measured_once_per_study(new_lab: NewLab) -> None:
     # a variant's time on this machine: steps times what one was measured to take
     for step, seconds in zip(steps, study["seconds_per_step"].values(), strict=True):
         assert abs(step * seconds - 0.12) <= max(seconds, 0.012)
-    again = lab.run(*words, "train.minutes=0.002")
-    assert again.code == 0 and "reused 2, ran 0" in again.out, again.text
+    for more in ([], ["jobs=1"], ["note=again", "study.margin=0.01"], ["status=true"]):
+        name = ["study.name=" + study["study"]] if "study.margin=0.01" in more else []
+        again = lab.run(*reversed(words[1:]), "-m", "train.minutes=0.002", *more, *name)
+        assert again.code == 0, again.text
+        assert ("2 of 2 cells done" if more == ["status=true"] else "reused 2, ran 0") in again.out, again.text
+    assert "study.margin=0.01 was asked for later; the study declared 0.005, which stays" in lab.study()["warnings"]
     assert lab.study()["seconds_per_step"] == study["seconds_per_step"]
 
 

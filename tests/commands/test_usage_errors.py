@@ -70,6 +70,12 @@ WORDING = {
     "tracker.mod=offline": ["tracker.mod", "tracker.mode"],
     "study.alfa=0.1": ["study.alfa", "study.alpha"],
     "epochs=3": ["epochs"],
+    "-m study.target=3.0,2.0": ["study.target", "one for the whole command"],
+    "-m note=a,b": ["note", "one for the whole command", "quote"],
+    "study.looks=[5,3]": ["study.looks", "rising"],
+    "study.looks=[1,3]": ["study.looks", "2 or more"],
+    "study.unstable=[norm=layer]": ["study.unstable", "'study.unstable=[\"norm=layer\"]'"],
+    "--package x": ["--package"],
     # + and ~
     "+extra=1": ["extra"],
     "+extra=${nope.x}": ["extra"],

@@ -74,3 +74,14 @@ def test_a_run_in_training_is_kept(pool: Path, capsys: pytest.CaptureFixture[str
 def test_wrong_names_are_said(pool: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str) -> None:
     assert main(["runs", *words]) == 2
     assert says in capsys.readouterr().err and left(pool) == set(RUNS)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+def test_nothing_is_removed_while_a_study_cannot_be_read(
+    pool: Path, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (pool / "studies" / "s" / "study.json").write_text(content)
+    for words in (["prune"], ["remove", "2222222222"]):
+        assert main(["runs", *words]) == 2
+        assert "study.json cannot be read" in capsys.readouterr().err
+    assert left(pool) == set(RUNS)

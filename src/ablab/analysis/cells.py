@@ -41,7 +41,9 @@ class Entry:
     @property
     def value(self) -> float | None:
         """Final validation loss of a finished run."""
-        return self.run.last(self.metric) if self.run and self.run.state == "finished" else None
+        if self.run is None or self.run.state != "finished" or self.metric in self.run.lost:
+            return None
+        return self.run.last(self.metric)
 
 
 @dataclass
@@ -226,7 +228,12 @@ def _left_out(entry: Entry) -> dict[str, str] | None:
     if run.problem:
         return {"run": run.name, "reason": f"{run.state}; {run.problem}"}
     if run.state == "finished":
-        return {"run": run.name, "reason": f"finished, but its metrics hold no finite {entry.metric}"}
+        what = (
+            f"its last {entry.metric} is not"
+            if entry.metric in run.lost
+            else f"its metrics hold no finite {entry.metric}"
+        )
+        return {"run": run.name, "reason": f"finished, but {what}" + " finite" * (entry.metric in run.lost)}
     where = f" at step {run.status['step']}" if run.status.get("step") is not None else ""
     cause = f": {run.status['reason']}" if run.status.get("reason") else ""
     note = "; counted as an outcome, not averaged" if run.state == "diverged" else ""

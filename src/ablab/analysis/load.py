@@ -94,8 +94,27 @@ def load(paths: Sequence[Path | str]) -> tuple[Plan, list[Run]]:
         plan.warnings.append(
             f"{len(studies)} studies are read together: their declared plans do not hold for the whole"
         )
-        plan.margin = max(study.margin for study, _ in studies)
+        _join(plan, [study for study, _ in studies])
     return plan, runs
+
+
+def _join(plan: Plan, studies: Sequence[Plan]) -> None:
+    """Give a plan over several studies what they declared: the strictest level and margin, every look and every arm
+    declared unstable, and what all of them say alike (in place)."""
+    plan.alpha, plan.margin = min(study.alpha for study in studies), max(study.margin for study in studies)
+    plan.looks = sorted({look for study in studies for look in study.looks})
+    plan.unstable = list(dict.fromkeys(name for study in studies for name in study.unstable))
+    for name in ("nuisance", "selection_seeds", "target", "slope", "noise", "screen"):
+        values = [getattr(study, name) for study in studies]
+        if all(value == values[0] for value in values):
+            setattr(plan, name, values[0])
+        else:
+            plan.warnings.append(f"the studies declare different study.{name}: none is used")
+    for key in plan.nuisance:
+        plan.factors.pop(key, None)
+        plan.baseline.pop(key, None)
+    for cell in plan.cells:
+        cell.nuisance |= {key: cell.factors.pop(key) for key in plan.nuisance if key in cell.factors}
 
 
 def _addition(plan: Plan, run: Run) -> Cell:

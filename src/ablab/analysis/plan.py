@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ablab.analysis.differ import value_of
-from ablab.analysis.levels import by_size, finite
+from ablab.analysis.levels import by_size, default_level, finite, text
 from ablab.analysis.read import Run, is_run, read_run
 from ablab.errors import UsageError
 from ablab.runfolder import STUDY, read_json
@@ -105,14 +105,15 @@ def read_study(folder: Path) -> tuple[Plan, dict[str, Run]]:
         name = str(entry.get("folder") or "")
         if name and name not in runs and is_run(pool / name):
             runs[name] = read_run(pool / name)
-        levels, overrides = entry.get("factors") or {}, [str(item) for item in entry.get("overrides") or []]
+        overrides = [str(item) for item in entry.get("overrides") or []]
+        levels = _levels(entry.get("factors") or {}, factors, runs.get(name), overrides)
         values = {}
         for key in nuisance:
-            known = levels.get(key, value_of(runs[name], key) if name in runs else None)
+            known = (entry.get("factors") or {}).get(key, value_of(runs[name], key) if name in runs else None)
             values[key] = known if known is not None else _from_overrides(overrides, key)
         cells.append(
             Cell(
-                factors={key: levels.get(key) for key in factors},
+                factors=levels,
                 seed=int(entry.get("seed", 0)),
                 folder=name or None,
                 nuisance=values,
@@ -151,6 +152,23 @@ def read_study(folder: Path) -> tuple[Plan, dict[str, Run]]:
         older=_older(content["cells"], set(runs), beside),
     )
     return plan, runs
+
+
+def _levels(
+    written: dict[str, Any], factors: dict[str, list[Any]], run: Run | None, overrides: Sequence[str]
+) -> dict[str, Any]:
+    """Level of a cell in every factor of its study. A cell of a command that did not sweep a factor says nothing of it:
+    its run knows, else what the command set, else it is the default. New levels are added to `factors`."""
+    found = {}
+    for key, known in factors.items():
+        level = written.get(key)
+        if key not in written:
+            level = value_of(run, key) if run is not None else _from_overrides(overrides, key)
+            level = default_level(key, known) if level is None and known else level
+        if text(level) not in map(text, known):
+            known.append(level)
+        found[key] = level
+    return found
 
 
 def _older(cells: Sequence[dict[str, Any]], counted: set[str], beside: Sequence[str]) -> list[tuple[str, str]]:

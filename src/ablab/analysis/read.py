@@ -30,7 +30,7 @@ class Run:
     """One run folder. `config` is flat (`optimizer.lr`), `choices` holds the option of every group as text.
 
     `history` has one float64 array per metric, all as long as `history["step"]`; NaN where a row lacks the metric or
-    the value was not a finite number.
+    the value was not a finite number. `lost` names the validation metrics whose last value was not.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Run:
     notes: str | None = None
     newest: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
 
     def points(self, metric: str, x: str = "step") -> tuple[Column, Column]:
         """x and value of every row that has a finite value of the metric (two arrays of one length)."""
@@ -233,8 +234,25 @@ def read_run(folder: Path) -> Run:
         history=history,
         problem=problem,
         notes=config.get("note") if config.get("note") is None else str(config.get("note")),
+        lost=lost_metrics(folder / METRICS),
         newest=heartbeat if heartbeat is not None else (folder / CONFIG).stat().st_mtime,
     )
+
+
+def lost_metrics(path: Path) -> frozenset[str]:
+    """Validation metrics (`val/...`) of a `metrics.jsonl` that the last row which names them gives as null."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError:
+        return frozenset()
+    for line in reversed(lines):
+        if b'"val/' in line:
+            try:
+                row = json.loads(line)
+            except ValueError:  # cut off while being written
+                continue
+            return frozenset(key for key, value in row.items() if key.startswith("val/") and finite(value) is None)
+    return frozenset()
 
 
 def is_run(folder: Path) -> bool:

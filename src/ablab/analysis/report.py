@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from ablab.analysis.cells import override_baseline
 from ablab.analysis.facts import Facts, gather
 from ablab.analysis.load import load
 from ablab.analysis.read import is_study
-from ablab.analysis.verify import SOURCE, source_text, verify
+from ablab.analysis.verify import SOURCE, files_of, source_text, verify, with_files
 from ablab.errors import UsageError
 
 SCREEN = ("svg", "png")
@@ -48,16 +48,16 @@ def read_facts(
     plan, runs = load(paths)
     if baseline is not None:
         override_baseline(plan, baseline)
-    for name, value in (("margin", margin), ("alpha", alpha)):
-        if value is not None:
-            if not 0 < value < 1:
-                raise UsageError(f"{name}={value:g}: must lie between 0 and 1")
-            setattr(plan, name, value)
+    if margin is not None and not 0 < margin < math.inf:
+        raise UsageError(f"margin={margin:g}: must be greater than 0")
+    if alpha is not None and not 0 < alpha < 0.5:
+        raise UsageError(f"alpha={alpha:g}: must lie between 0 and 0.5")
+    plan.margin, plan.alpha = margin or plan.margin, alpha or plan.alpha
     return gather(plan, runs)
 
 
 def write_report(facts: Facts, out: Path, formats: Sequence[str], source: str) -> Path:
-    """Write facts to a folder; files of an older report there that are no longer made vanish."""
+    """Write facts to a folder; files that an older report there made and this one does not vanish, others stay."""
     from ablab.analysis.document import Grid
     from ablab.analysis.drawing import draw
     from ablab.analysis.pages.build import document, spoken
@@ -68,7 +68,6 @@ def write_report(facts: Facts, out: Path, formats: Sequence[str], source: str) -
     pages = document(facts, figures)
     facts.report["words"] = spoken(pages)
     files: dict[str, bytes] = {
-        SOURCE: source.encode(),
         "report.json": (json.dumps(facts.report, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(),
         "report.md": markdown(pages).encode(),
         "report.html": html(pages, {name: made["svg"].decode() for name, made in figures.items()}).encode(),
@@ -80,8 +79,9 @@ def write_report(facts: Facts, out: Path, formats: Sequence[str], source: str) -
             if isinstance(block, Grid) and block.name:
                 files[f"tables/{block.name}.csv"] = csv_text(block).encode()
                 files[f"tables/{block.name}.tex"] = latex(block).encode()
-    for folder in ("figures", "tables"):
-        shutil.rmtree(out / folder, ignore_errors=True)
+    files[SOURCE] = with_files(source, files).encode()
+    for name in files_of(out) - files.keys():
+        (out / name).unlink(missing_ok=True)
     for name, content in files.items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,21 @@ def source_text(paths: Sequence[Path | str], out: Path, options: dict[str, Any],
         "drawn_with": f"matplotlib {matplotlib.__version__}",
     }
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def with_files(source: str, files: Iterable[str]) -> str:
+    """The source of a report together with the names of its files."""
+    return json.dumps(json.loads(source) | {"files": sorted(files)}, indent=1, ensure_ascii=False) + "\n"
+
+
+def files_of(report: Path) -> set[str]:
+    """Names of the files that a report made in a folder, inside that folder; none where there is no report."""
+    try:
+        named = json.loads((report / SOURCE).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    inside = report.resolve()
+    return {str(name) for name in named if (report / str(name)).resolve().is_relative_to(inside)}
 
 
 def verify(report: Path, paths: Sequence[Path | str] = ()) -> list[str]:

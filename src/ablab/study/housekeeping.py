@@ -35,7 +35,10 @@ def uses(runs_dir: Path) -> dict[str, list[str]]:
     """Run folder name -> studies that show it."""
     found: dict[str, list[str]] = {}
     for file in sorted((runs_dir / runfolder.STUDIES).glob(f"*/{runfolder.STUDY}")):
-        for cell in (runfolder.read_json(file) or {}).get("cells", []):
+        content = runfolder.read_json(file)
+        if content is None or not isinstance(content.get("cells"), list):
+            raise UsageError(f"{file} cannot be read, so nobody knows which runs it shows; mend or remove it first")
+        for cell in content["cells"]:
             found.setdefault(cell["folder"], []).append(file.parent.name)
     return found
 

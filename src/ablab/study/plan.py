@@ -19,6 +19,12 @@ from ..catalog import GROUPS
 from . import pool
 from .identity import NAMED
 
+#: settings of a study that its first command declares for good
+KEPT = (
+    "question", "design", "nuisance", "selection_seeds", "unstable", "looks", "screen", "match", "margin", "alpha", "target",
+    "slope",
+)  # fmt: skip
+
 
 @dataclass
 class Cell:
@@ -146,26 +152,12 @@ def _now() -> str:
 
 def _first(plan: Plan) -> dict[str, Any]:
     settings: dict[str, Any] = OmegaConf.to_container(plan.settings)  # type: ignore[assignment]
-    keep = (
-        "question",
-        "design",
-        "nuisance",
-        "selection_seeds",
-        "unstable",
-        "looks",
-        "screen",
-        "match",
-        "margin",
-        "alpha",
-        "target",
-        "slope",
-    )
     return {
         "study": plan.study,
         "command": plan.command,
         "declared": _now(),
         "code": plan.code,
-        **{key: settings[key] for key in keep},
+        **{key: settings[key] for key in KEPT},
         "factors": plan.factors,
         "seeds": plan.seeds,
         "baseline": plan.baseline,
@@ -180,6 +172,17 @@ def _first(plan: Plan) -> dict[str, Any]:
         "noise": plan.noise,
         "seconds_per_step": plan.seconds_per_step,
     }
+
+
+def _kept(old: Mapping[str, Any], plan: Plan) -> list[str]:
+    """What this command sets and the study declared otherwise: the declaration stays."""
+    found = []
+    for key in KEPT:
+        wanted = plan.settings[key]
+        wanted = OmegaConf.to_container(wanted) if OmegaConf.is_config(wanted) else wanted
+        if f"study.{key}=" in plan.command and key in old and old[key] != wanted:
+            found.append(f"study.{key}={wanted} was asked for later; the study declared {old[key]}, which stays")
+    return found
 
 
 def _merged(old: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
@@ -207,6 +210,11 @@ def _merged(old: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     new["warnings"] += [w for w in plan.warnings if w not in new["warnings"]]
     known = {t["label"] for t in plan.treatments}
     new["treatments"] = [t for t in new.get("treatments", []) if t["label"] not in known] + plan.treatments
+    for record in new["cells"]:  # a command that did not sweep a factor of the study still set it
+        own = next((cell for cell in plan.cells if cell.id == record["run"]), None)
+        if own is not None:
+            record["factors"] = {key: factor_value(own.cfg, key) for key in new["factors"]} | own.factors
+    new["warnings"] += [w for w in _kept(old, plan) if w not in new["warnings"]]
     if added:
         new["additions"].append({"when": _now(), "command": plan.command, "cells": added})
     return new
