@@ -55,6 +55,12 @@ def test_other_code_without_more_is_a_warning(pool) -> None:
     )
 
 
+def test_commits_do_not_matter_where_the_code_is_known_to_be_the_same(pool) -> None:
+    for seed, commit in ((0, "a" * 40), (1, "b" * 40)):
+        pool.run({"norm": "rms"}, seed, status={"git_commit": commit, "source_hash": "s"})
+    assert read_facts([pool.root]).report["warnings"] == []
+
+
 def test_of_duplicates_the_newest_finished_run_counts(pool) -> None:
     pool.run({"norm": "rms"}, 0, 1.1, name="old", status={"heartbeat": 100.0})
     pool.run({"norm": "rms"}, 0, 1.2, name="new", status={"heartbeat": 200.0})

@@ -164,7 +164,11 @@ def residuals(rows: Sequence[Row]) -> list[str]:
 
 
 def code_versions(rows: Sequence[Row]) -> list[str]:
-    """A warning where the runs that are compared come from several commits or from edited code."""
+    """A warning where the runs that are compared come from several commits. Runs that know the hash of the code that
+    trained them need none: a commit that changed that code gave them another hash, which keeps runs of a variant apart.
+    """
+    if all(run.status.get("source_hash") for row in rows for run in row.finished):
+        return []
     commits: dict[str, int] = defaultdict(int)
     for row in rows:
         for run in row.finished:
