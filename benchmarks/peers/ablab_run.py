@@ -40,7 +40,7 @@ class AblabRun:
             [
                 f"model.d_model={size.width}", f"model.n_layers={size.layers}", f"model.n_heads={size.heads}",
                 f"model.context_length={size.length}", f"model.ffn_width={size.hidden}", "tracker=none",
-                f"train.steps={STEPS}", f"train.batch_size={size.batch}", f"train.threads={setting.threads}",
+                f"train.steps={STEPS}", "train.eval_batch_size=16", f"train.batch_size={size.batch}", f"train.threads={setting.threads}",
                 f"train.precision={setting.precision}", f"train.compile={setting.compile}",
                 f"train.device={setting.device}", f"embedding={'tied' if size.tied else 'untied'}",
                 f"train.grad_clip={CLIP}", f"optimizer.lr={ADAMW['lr']}",

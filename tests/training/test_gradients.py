@@ -12,14 +12,17 @@ from torch import nn
 from ablab.errors import UsageError
 from ablab.model import build_model
 from ablab.training import gradients
+from ablab.training import run as run_module
 from ablab.training.device import Runtime, runtime
-from ablab.training.gradients import Gradients, independent, parts_of
+from ablab.training.gradients import Gradients, independent
+from ablab.training.run import Run
+from ablab.training.status import Status
 
 
 @pytest.fixture(autouse=True)
 def worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small the model, threads may share it."""
-    monkeypatch.setattr(gradients, "WORTH", 0)
+    monkeypatch.setattr(run_module, "WORTH", 0)
 
 
 @pytest.fixture
@@ -171,18 +174,42 @@ def test_only_models_that_allow_it_are_taken_apart(cell: Cell, extra: nn.Module 
     assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
 
 
-def test_when_a_batch_is_taken_apart(cell: Cell, two_threads: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = build_model(cell.cfg(), 30)
-    assert parts_of(2, 512, model, 30, two_threads, compiled=False) == 2
+def test_threads_are_shared_out_evenly() -> None:
     assert [gradients.shared_out(threads) for threads in (1, 2, 3, 4, 5, 6, 8, 14)] == [1, 2, 3, 4, 1, 3, 4, 2]
-    assert parts_of(1, 512, model, 30, two_threads, compiled=False) == 1
-    assert parts_of(2, 512, model, 30, two_threads, compiled=True) == 1
-    with monkeypatch.context() as patch:
-        patch.setattr(gradients, "WORTH", 10**9)
-        assert parts_of(2, 512, model, 30, two_threads, compiled=False) == 1
-    dropping = build_model(cell.cfg(model__dropout=0.1), 30)
-    assert parts_of(2, 512, dropping, 30, two_threads, compiled=False) == 1
-    assert parts_of(2, 512, dropping.eval(), 30, two_threads, compiled=False) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "bounds", "spare", "parts", "crew"),
+    [
+        ({"train__threads": 1}, (0, 10**12), 1, 1, (1, 1)),
+        ({"train__threads": 1}, (0, 10**12), 3, 1, (3, 1)),
+        ({"train__threads": 2}, (0, 10**12), 1, 2, (2, 1)),
+        ({"train__threads": 2}, (0, 10**12), 2, 2, (4, 1)),
+        ({"train__threads": 2}, (10**12, 10**13), 2, 1, (1, 2)),  # too little to do
+        ({"train__threads": 2}, (0, 1), 1, 1, (1, 2)),  # large operations
+        ({"train__threads": 2}, (0, 1), 3, 1, (3, 2)),
+        ({"train__threads": 2, "train__batch_size": 1}, (0, 10**12), 1, 1, (2, 1)),
+        ({"train__threads": 2, "train__compile": True}, (0, 10**12), 2, 1, (1, 2)),
+        ({"train__threads": 2, "model__dropout": 0.1}, (0, 10**12), 1, 1, (2, 1)),  # evaluation draws nothing
+    ],
+)
+def test_who_works_on_what(
+    cell: Cell,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict,
+    bounds: tuple[int, int],
+    spare: int,
+    parts: int,
+    crew: tuple,
+) -> None:
+    for name, bound in zip(("WORTH", "LARGE"), bounds, strict=True):
+        monkeypatch.setattr(run_module, name, bound)
+    cfg = cell.cfg(**changes)
+    with runtime("cpu", cfg.train.threads, "fp32") as where:
+        run = Run(cfg, cell.folder, cell.data, where, Status(cell.folder), [], print, spare=spare)
+        run.gradients.close()
+    assert run.gradients.parts == parts and (run.evaluate._crew, run.evaluate._threads) == crew
+    assert run.model.training
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])

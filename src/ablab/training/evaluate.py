@@ -50,13 +50,19 @@ class Evaluator:
         windows: of the validation split.
         batch_size: largest number of windows per forward pass.
         tokens_per_byte: of the validation text; turns nats per token into bits per byte.
-        crew: batches at a time on a CPU, each on a thread of its own; 1: one after another on all threads of the run.
+        crew: batches at a time on a CPU, each on `threads` threads; 1: one after another on all threads of the run.
     """
 
     def __init__(
-        self, windows: EvalWindows, batch_size: int, tokens_per_byte: float, runtime: Runtime, crew: int = 1
+        self,
+        windows: EvalWindows,
+        batch_size: int,
+        tokens_per_byte: float,
+        runtime: Runtime,
+        crew: int = 1,
+        threads: int = 1,
     ) -> None:
-        self._crew = crew
+        self._crew, self._threads = crew, threads
         batches = math.ceil(len(windows) / batch_size)
         self._windows, self._runtime, self._tokens_per_byte = windows, runtime, tokens_per_byte
         self._size = math.ceil(len(windows) / batches)  # even sizes, so that there is one shape to compile
@@ -85,7 +91,7 @@ class Evaluator:
             for start in self._starts:
                 yield self._loss(model, start)
             return
-        pool = ThreadPoolExecutor(self._crew, "evaluation", partial(torch.set_num_threads, 1))
+        pool = ThreadPoolExecutor(self._crew, "evaluation", partial(torch.set_num_threads, self._threads))
         try:
             yield from pool.map(partial(self._loss, model), self._starts)
         finally:

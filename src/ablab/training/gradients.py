@@ -15,6 +15,8 @@ from .device import Runtime
 MOST_PARTS = 4
 #: floating-point operations of a forward pass below which handing it to another thread costs more than it saves
 WORTH = 3 * 10**8
+#: those of a forward pass above which its operations are so large that threads share them as well, in less memory
+LARGE = 2 * 10**10
 #: tokens of a sequence that tell whether sequences depend on each other
 PROBE = 16
 #: largest difference of two logits, in standard deviations of the logits, that rounding may explain
@@ -77,14 +79,9 @@ class Gradients:
         return loss.detach(), torch.autograd.grad(loss / max(targets, 1), self._parameters, allow_unused=True)
 
 
-def parts_of(wanted: int, tokens: int, model: nn.Module, vocab_size: int, where: Runtime, compiled: bool) -> int:
-    """As many parts as are wanted, where it pays and the model allows it in its present mode; else 1.
-
-    `tokens` are those that one thread works on at a time.
-    """
-    work = 2 * sum(p.numel() for p in model.parameters()) * tokens
-    pays = wanted > 1 and work >= WORTH and not compiled and where.device.type == "cpu"
-    return wanted if pays and independent(model, vocab_size) else 1
+def work(model: nn.Module, tokens: int) -> int:
+    """Floating-point operations of a forward pass over so many tokens, about."""
+    return 2 * sum(p.numel() for p in model.parameters()) * tokens
 
 
 def shared_out(threads: int) -> int:

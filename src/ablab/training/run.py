@@ -25,7 +25,7 @@ from .environment import peak_memory
 from .evaluate import Evaluation, Evaluator
 from .facts import facts
 from .feed import Feed
-from .gradients import Gradients, parts_of, shared_out
+from .gradients import LARGE, WORTH, Gradients, independent, shared_out, work
 from .metrics import Meter, MetricsFile
 from .optimizer import parameter_groups
 from .outcome import Outcome, Progress
@@ -69,9 +69,8 @@ class Run:
         batches = Batches(data.train, length, t.batch_size * t.grad_accum, cfg.seeds.data, cfg.data.order)
         self.feed = Feed(batches, t.grad_accum, where)
         tokens_per_byte = len(data.val) / data.val_bytes
-        crew = self._parts(torch.get_num_threads() * spare, t.eval_batch_size * length, training=False)
         windows = eval_windows(data.val, length)
-        self.evaluate = Evaluator(windows, t.eval_batch_size, tokens_per_byte, where, crew)
+        self.evaluate = Evaluator(windows, t.eval_batch_size, tokens_per_byte, where, *self._crew(spare))
         self.state, self.meter = TrainState(), Meter(where)
         self.progress = Progress(0, t.steps, None, None, None, None, 0.0, None)
         self._config = OmegaConf.to_yaml(cfg, resolve=True)
@@ -79,9 +78,7 @@ class Run:
         self._saved: tuple[int, bool] | None = None
         self._clock = self._told = time.perf_counter()
         seed_noise(cfg.seeds.init)
-        parts = min(shared_out(torch.get_num_threads()), t.batch_size)
-        parts = self._parts(parts, t.batch_size * length // parts, training=True)
-        self.gradients = Gradients(self.model, self.parameters, where, parts)
+        self.gradients = Gradients(self.model, self.parameters, where, self._parts())
         status.update(write=True, **facts(cfg, data, where.device))
 
     def restore(self, found: Found) -> None:
@@ -215,11 +212,29 @@ class Run:
         self.meter.load(content["meter"])
         set_random_states(content["random"], self.where.device)
 
-    def _parts(self, wanted: int, tokens: int, training: bool) -> int:
-        """Parts that as many threads may work on at a time, each of `tokens`, in training or in evaluation."""
+    def _parts(self) -> int:
+        """Parts of a micro-batch that the threads take through the model on their own, where that pays."""
+        parts = min(shared_out(torch.get_num_threads()), self.cfg.train.batch_size)
+        tokens = self.cfg.train.batch_size * self.cfg.model.context_length // parts
+        return parts if parts > 1 and WORTH <= work(self.model, tokens) <= LARGE and self._apart(training=True) else 1
+
+    def _crew(self, spare: int) -> tuple[int, int]:
+        """Batches of an evaluation at a time, and threads on each; the second, which decides the bits, does not depend on
+        `spare`."""
+        threads, one = torch.get_num_threads(), 1
+        size = work(self.model, self.cfg.train.eval_batch_size * self.cfg.model.context_length)
+        if threads * spare < 2 or size < WORTH or not self._apart(training=False):
+            return one, threads
+        each = one if size <= LARGE else threads
+        return threads * spare // each, each
+
+    def _apart(self, training: bool) -> bool:
+        """Whether several threads may use the model at a time, in training or in evaluation."""
+        if self.where.device.type != "cpu" or self.cfg.train.compile:
+            return False
         self.model.train(training)
         try:
-            return parts_of(wanted, tokens, self.model, self.data.vocab_size, self.where, self.cfg.train.compile)
+            return independent(self.model, self.data.vocab_size)
         finally:
             self.model.train()
 
