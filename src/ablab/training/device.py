@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 RECOMPILES = 32
 BACKEND = "inductor"
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
-#: glibc's numbers of two settings of malloc, and what they are set to. 32 MiB is the most that it takes for the first
-M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1
+#: glibc's numbers of three settings of malloc, and what two are set to. 32 MiB is the most that it takes for the first
+M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX = -3, -1, -8
 KEPT_BLOCK, KEPT_IN_ALL = 32 * 2**20, 2**30
 
 
@@ -97,7 +97,8 @@ def keep_memory() -> bool:
     """Have the process keep memory that it frees; False where the C library has no such setting.
 
     A step frees and takes the same few hundred MB again and again. glibc by default gives blocks back to the system at
-    once, and the system then clears thousands of pages in every step: an eighth of the time of a small model.
+    once, and the system then clears thousands of pages in every step: an eighth of the time of a small model. All threads
+    take from one store, so that what one of them gave back serves the others.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -105,7 +106,8 @@ def keep_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):
         return False
-    return bool(mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK)) and bool(mallopt(M_TRIM_THRESHOLD, KEPT_IN_ALL))
+    wanted = {M_MMAP_THRESHOLD: KEPT_BLOCK, M_TRIM_THRESHOLD: KEPT_IN_ALL, M_ARENA_MAX: 1}
+    return all([mallopt(name, value) for name, value in wanted.items()])
 
 
 @contextmanager
