@@ -15,8 +15,8 @@ from .device import Runtime
 MOST_PARTS = 4
 #: floating-point operations of a forward pass below which handing it to another thread costs more than it saves
 WORTH = 3 * 10**8
-#: those of a forward pass above which its operations are so large that threads share them as well, in less memory
-LARGE = 2 * 10**10
+#: those above which its operations are so large that threads share them as well, in less memory
+LARGE = 2 * 10**11
 #: tokens of a sequence that tell whether sequences depend on each other
 PROBE = 16
 #: largest difference of two logits, in standard deviations of the logits, that rounding may explain
