@@ -242,16 +242,19 @@ def read_run(folder: Path) -> Run:
 def lost_metrics(path: Path) -> frozenset[str]:
     """Validation metrics (`val/...`) of a `metrics.jsonl` that the last row which names them gives as null."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        content = path.read_bytes()
     except OSError:
         return frozenset()
-    for line in reversed(lines):
-        if b'"val/' in line:
-            try:
-                row = json.loads(line)
-            except ValueError:  # cut off while being written
-                continue
-            return frozenset(key for key, value in row.items() if key.startswith("val/") and finite(value) is None)
+    end = len(content)
+    while (place := content.rfind(b'"val/', 0, end)) >= 0:
+        start = content.rfind(b"\n", 0, place) + 1
+        stop = content.find(b"\n", place)
+        try:
+            row = json.loads(content[start : stop if stop >= 0 else None])
+        except ValueError:  # cut off while being written
+            end = start
+            continue
+        return frozenset(key for key, value in row.items() if key.startswith("val/") and finite(value) is None)
     return frozenset()
 
 
