@@ -19,6 +19,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return LoadFileScheduling(config, log)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of commands first: each takes a minute, and one that starts last keeps everybody waiting."""
+    slow = ("test_readme.py", "test_alive.py")
+    items.sort(key=lambda item: not (item.path.parent.name == "commands" or item.path.name in slow))
+
+
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the repository's shipped files, so that an edit while tests run changes no run's identity."""
