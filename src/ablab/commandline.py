@@ -142,7 +142,7 @@ def _check_options(override: Override) -> None:
     else:
         names = [override.get_value_element_as_str()]
     for name in names:
-        if group in FILE_GROUPS and name not in group_options(group) and name not in NOTHING:
+        if group in (*FILE_GROUPS, "experiment") and name not in group_options(group) and name not in NOTHING:
             continue  # may live in a folder given by --config-dir; Hydra knows
         if name not in group_options(group):
             hint = "; did you mean none?" if name in NOTHING and "none" in group_options(group) else ""

@@ -41,6 +41,11 @@ def test_a_folder_of_own_configs_is_searched(new_lab: NewLab, tmp_path: Path) ->
     (run,) = lab.cells()
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["model"]["d_model"] == 16 and config["choices"]["scale"] == "mine"
+    (own / "experiment").mkdir()
+    question = {"hydra": {"sweeper": {"params": {"norm": "rms,layer"}}}, "study": {"name": "own"}}
+    (own / "experiment" / "mine.yaml").write_text("# @package _global_\n" + yaml.safe_dump(question))
+    done = lab.run(*tiny("experiment=mine", sweep=False), "--config-dir", str(own))
+    assert done.code == 0 and lab.states("own") == ["finished"] * 2, done.text
     missing = lab.run("--config-dir", str(tmp_path / "nowhere"), "scale=mine")
     assert missing.code == 2 and "--config-dir" in missing.err and missing.err.count("\n") == 1
     assert lab.run("scale=mine").code == 2  # without the flag there is no such scale
