@@ -5,11 +5,14 @@ Component options are not here: they come from the classes themselves (`catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import pairwise
 from typing import Any
 
 from omegaconf import MISSING
+
+from .errors import UsageError
 
 
 def ranged(default: Any = MISSING, *, low: float | None = None, above: float | None = None,
@@ -17,6 +20,14 @@ def ranged(default: Any = MISSING, *, low: float | None = None, above: float | N
     """A dataclass field whose value must satisfy low <= x, above < x < below, or be one of the choices."""
     limits = {"low": low, "above": above, "below": below, "choices": choices}
     return field(default=default, metadata={k: v for k, v in limits.items() if v is not None})
+
+
+def check_looks(looks: Sequence[int]) -> tuple[int, ...]:
+    """`looks` as a rising tuple of seed counts; UsageError unless they rise and are at least 2."""
+    numbers = tuple(int(n) for n in looks)
+    if not numbers or numbers[0] < 2 or any(b <= a for a, b in pairwise(numbers)):
+        raise UsageError(f"study.looks={list(looks)}: must be rising seed counts of 2 or more, such as [3, 5, 8]")
+    return numbers
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from .errors import UsageError
 from .registry import SLOTS
-from .schema import Tracker, limits
+from .schema import Tracker, check_looks, limits
 
 
 def validate(cfg: DictConfig) -> None:
@@ -29,9 +28,8 @@ def validate(cfg: DictConfig) -> None:
         raise UsageError(
             f"study.name={cfg.study.name} cannot name a folder: use up to 100 of A-Z a-z 0-9 . _ = + -, not . first"
         )
-    looks = list(cfg.study.looks)
-    if looks and (looks[0] < 2 or any(b <= a for a, b in pairwise(looks))):
-        raise UsageError(f"study.looks={looks}: must be rising seed counts of 2 or more, such as [3, 5, 8]")
+    if cfg.study.looks:
+        check_looks(cfg.study.looks)
     if cfg.train.resume_from and not Path(cfg.train.resume_from).expanduser().exists():
         raise UsageError(f"train.resume_from={cfg.train.resume_from}: no such file or folder")
     if cfg.choices.data == "text" and not cfg.data.path:

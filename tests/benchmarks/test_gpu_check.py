@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.commands import ROOT
+from support.scripts import load
 
 Check = Callable[..., tuple[int, str]]
 
@@ -14,11 +14,7 @@ Check = Callable[..., tuple[int, str]]
 def check(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Check:
     """Runs the script on the CPU with a tiny model; its exit code and what it printed."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    spec = importlib.util.spec_from_file_location("gpu_check", ROOT / "benchmarks" / "gpu_check.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(__import__("sys").modules, "gpu_check", script)
-    spec.loader.exec_module(script)
+    script = load("gpu_check")
     text = tmp_path / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog\n" * 60)
 

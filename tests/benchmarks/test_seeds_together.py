@@ -1,23 +1,17 @@
 from __future__ import annotations
 
-import importlib.util
-import sys
 from types import ModuleType
 
 import pytest
 from support.commands import ROOT
+from support.scripts import load
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """benchmarks/seeds_together.py as a module."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    spec = importlib.util.spec_from_file_location("seeds_together", ROOT / "benchmarks" / "seeds_together.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "seeds_together", module)
-    spec.loader.exec_module(module)
-    return module
+    return load("seeds_together")
 
 
 @pytest.mark.parametrize("grid", [False, True])

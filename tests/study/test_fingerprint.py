@@ -43,6 +43,13 @@ class Neighbour:
 HELPER = "def shift(x):\n    return x + 1\n"
 
 
+def forget() -> None:
+    """Have sources read again."""
+    importlib.invalidate_caches()
+    for cached in (fingerprint.of_class, fingerprint.of_module, fingerprint._tree):
+        cached.cache_clear()
+
+
 class Package:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "fingerprinted"
@@ -53,9 +60,7 @@ class Package:
         """Fingerprints of Mine, of Neighbour and of the module, for these sources."""
         (self.folder / "parts.py").write_text(source)
         (self.folder / "helper.py").write_text(helper)
-        importlib.invalidate_caches()
-        for cached in (fingerprint.of_class, fingerprint.of_module, fingerprint._tree):
-            cached.cache_clear()
+        forget()
         name = "fingerprinted.parts"
         return (*(fingerprint.of_class(name, cls) for cls in ("Mine", "Neighbour")), fingerprint.of_module(name))
 
@@ -66,8 +71,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
     yield Package(tmp_path)
     for name in [name for name in sys.modules if name.startswith("fingerprinted")]:
         del sys.modules[name]
-    for cached in (fingerprint.of_class, fingerprint.of_module, fingerprint._tree):
-        cached.cache_clear()
+    forget()
 
 
 @pytest.mark.parametrize(
@@ -149,9 +153,7 @@ def test_helpers_are_followed_however_they_are_imported(package: Package, line: 
         (package.folder / home).write_text(source)
         (package.folder / "helper.py").write_text(helper)
         (package.folder / "deep.py").write_text(deep)
-        importlib.invalidate_caches()
-        for cached in (fingerprint.of_class, fingerprint.of_module, fingerprint._tree):
-            cached.cache_clear()
+        forget()
         return fingerprint.of_class(module, "Mine")
 
     helper, deep = "from .deep import ONE\n\n\ndef shift(x):\n    return x + ONE\n", "ONE = 1\n"

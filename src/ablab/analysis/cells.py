@@ -228,12 +228,9 @@ def _left_out(entry: Entry) -> dict[str, str] | None:
     if run.problem:
         return {"run": run.name, "reason": f"{run.state}; {run.problem}"}
     if run.state == "finished":
-        what = (
-            f"its last {entry.metric} is not"
-            if entry.metric in run.lost
-            else f"its metrics hold no finite {entry.metric}"
-        )
-        return {"run": run.name, "reason": f"finished, but {what}" + " finite" * (entry.metric in run.lost)}
+        lost = f"its last {entry.metric} is not finite"
+        what = lost if entry.metric in run.lost else f"its metrics hold no finite {entry.metric}"
+        return {"run": run.name, "reason": f"finished, but {what}"}
     where = f" at step {run.status['step']}" if run.status.get("step") is not None else ""
     cause = f": {run.status['reason']}" if run.status.get("reason") else ""
     note = "; counted as an outcome, not averaged" if run.state == "diverged" else ""

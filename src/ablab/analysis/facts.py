@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ablab.analysis import checks, tuning
@@ -15,7 +15,7 @@ from ablab.analysis.levels import label
 from ablab.analysis.metric import UNITS, compared_metric
 from ablab.analysis.plan import Plan
 from ablab.analysis.read import Run
-from ablab.analysis.sizes import Sizes, plain, sizes
+from ablab.analysis.sizes import Sizes, sizes
 
 
 @dataclass
@@ -94,7 +94,7 @@ def gather(plan: Plan, runs: Sequence[Run]) -> Facts:
         "interactions": inference.interactions,
         "simple_effects": inference.simple_effects,
         "divergence": inference.divergence,
-        "tokens": plain(found),
+        "tokens": asdict(found),
         "excluded": excluded,
         "warnings": list(dict.fromkeys(warnings)),
     }

@@ -14,7 +14,7 @@ from ablab.analysis.cells import override_baseline
 from ablab.analysis.facts import Facts, gather
 from ablab.analysis.load import load
 from ablab.analysis.read import is_study
-from ablab.analysis.verify import SOURCE, files_of, source_text, verify, with_files
+from ablab.analysis.verify import SOURCE, files_of, source_of, verify
 from ablab.errors import UsageError
 
 SCREEN = ("svg", "png")
@@ -35,7 +35,7 @@ def build_report(
     """
     options = {"baseline": baseline, "margin": margin, "alpha": alpha}
     facts = read_facts(paths, baseline, margin, alpha)
-    return write_report(facts, Path(out), formats, source_text(paths, Path(out), options, formats))
+    return write_report(facts, Path(out), formats, source_of(paths, Path(out), options, formats))
 
 
 def read_facts(
@@ -56,7 +56,7 @@ def read_facts(
     return gather(plan, runs)
 
 
-def write_report(facts: Facts, out: Path, formats: Sequence[str], source: str) -> Path:
+def write_report(facts: Facts, out: Path, formats: Sequence[str], source: dict[str, Any]) -> Path:
     """Write facts to a folder; files that an older report there made and this one does not vanish, others stay."""
     from ablab.analysis.document import Grid
     from ablab.analysis.drawing import draw
@@ -68,7 +68,7 @@ def write_report(facts: Facts, out: Path, formats: Sequence[str], source: str) -
     pages = document(facts, figures)
     facts.report["words"] = spoken(pages)
     files: dict[str, bytes] = {
-        "report.json": (json.dumps(facts.report, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(),
+        "report.json": _json(facts.report),
         "report.md": markdown(pages).encode(),
         "report.html": html(pages, {name: made["svg"].decode() for name, made in figures.items()}).encode(),
     }
@@ -79,7 +79,7 @@ def write_report(facts: Facts, out: Path, formats: Sequence[str], source: str) -
             if isinstance(block, Grid) and block.name:
                 files[f"tables/{block.name}.csv"] = csv_text(block).encode()
                 files[f"tables/{block.name}.tex"] = latex(block).encode()
-    files[SOURCE] = with_files(source, files).encode()
+    files[SOURCE] = _json(source | {"files": sorted(files)})
     for name in files_of(out) - files.keys():
         (out / name).unlink(missing_ok=True)
     for name, content in files.items():
@@ -87,6 +87,10 @@ def write_report(facts: Facts, out: Path, formats: Sequence[str], source: str) -
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     return out
+
+
+def _json(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def summary_text(report: dict[str, Any]) -> str:

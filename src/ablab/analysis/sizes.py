@@ -29,8 +29,9 @@ class Slope:
 
 @dataclass
 class Sizes:
-    """By label: per cent of tokens that the difference is worth with its interval, tokens to the target (geometric mean) of the
-    runs that reached it, and the ratio to the baseline's as a `TargetRatio` in plain data."""
+    """What `report.json` holds under `tokens`. By label: per cent of tokens that the difference is worth with its interval,
+    tokens to the target (geometric mean) of the runs that reached it, and the ratio to the baseline's as a `TargetRatio`
+    in plain data."""
 
     slope: Slope | None = None
     target: float | None = None
@@ -109,14 +110,3 @@ def _to_target(found: Sizes, target: float, rows: Sequence[Row], base: Row) -> N
             item.tokens > 0 for label in (row.label, base.label) for item in reached[label].values()
         ):
             found.ratios[row.label] = asdict(target_ratio(reached[row.label], reached[base.label]))
-
-
-def plain(found: Sizes) -> dict[str, Any]:
-    """What `report.json` holds of it under `tokens`."""
-    return {
-        "slope": asdict(found.slope) if found.slope else None,
-        "target": found.target,
-        "worth": found.worth,
-        "reached": found.reached,
-        "ratios": found.ratios,
-    }

@@ -15,7 +15,7 @@ NEAR = 6.0  # standard deviations below which a value is surely no spike of seve
 def training_rows(run: Run, metric: str) -> NDArray[Any]:
     """Values of a training metric in the rows that have training numbers: in others, those of an evaluation between two
     lines of the log or of step 0, nothing is missing. A value that was not finite stays NaN."""
-    values = run.history.get(metric, np.empty(0))
+    values = run.history[metric]
     known = [np.isfinite(run.history[key]) for key in ("lr", "train/loss", "train/grad_norm") if key in run.history]
     return values[np.any(known, axis=0)] if known else values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +14,18 @@ from ablab.errors import UsageError
 SOURCE = "source.json"
 
 
-def source_text(paths: Sequence[Path | str], out: Path, options: dict[str, Any], formats: Sequence[str]) -> str:
+def source_of(
+    paths: Sequence[Path | str], out: Path, options: dict[str, Any], formats: Sequence[str]
+) -> dict[str, Any]:
     """What a report was made from: paths relative to it, options, and what drew the figures."""
     import matplotlib
 
-    content = {
+    return {
         "paths": [Path(os.path.relpath(Path(path).resolve(), out.resolve())).as_posix() for path in paths],
         "options": options,
         "formats": list(formats),
         "drawn_with": f"matplotlib {matplotlib.__version__}",
     }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-
-
-def with_files(source: str, files: Iterable[str]) -> str:
-    """The source of a report together with the names of its files."""
-    return json.dumps(json.loads(source) | {"files": sorted(files)}, indent=1, ensure_ascii=False) + "\n"
 
 
 def files_of(report: Path) -> set[str]:

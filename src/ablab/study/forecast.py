@@ -54,6 +54,7 @@ def power(plan: Plan) -> list[str]:
     comparisons = family(plan)
     if not comparisons:
         return []
+    sd = noise.get("sd")
     seeds = sum(seed not in settings.selection_seeds for seed in plan.seeds)
     level = stats.planned_level(seeds, list(settings.looks), settings.alpha)
     looks = f" at each of the looks {list(settings.looks)}" if level < settings.alpha else ""
@@ -61,7 +62,6 @@ def power(plan: Plan) -> list[str]:
              f"comparison{'s' * (comparisons > 1)}, tested at {level:g}{looks}; s: standard deviation of the paired differences)"]  # fmt: skip
     for n in sorted({3, 5, 8} | ({seeds} if seeds > 2 else set())):
         factor = stats.mde_factor(n, level, comparisons)
-        sd = noise.get("sd")
         nats = f" = {factor * sd:.4f} nats (noise {sd:.4f}, n = {noise['n']})" if sd else ""
         apart = stats.mde_factor(n, level, comparisons, "holm")
         holm = f"; {apart:.2f} s where the arms' spreads differ" if comparisons > 1 else ""
@@ -69,7 +69,7 @@ def power(plan: Plan) -> list[str]:
         lines.append(
             f"  n = {n}: {factor:.2f} s{nats}{holm}; equivalence within ±{settings.margin:g} needs s ≤ {limit:.4f}"
         )
-    if not noise.get("sd"):
+    if not sd:
         lines.append("  the noise at this scale is not known; `experiment=noise` measures it")
     return lines
 

@@ -210,10 +210,10 @@ def _merged(old: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     new["warnings"] += [w for w in plan.warnings if w not in new["warnings"]]
     known = {t["label"] for t in plan.treatments}
     new["treatments"] = [t for t in new.get("treatments", []) if t["label"] not in known] + plan.treatments
+    own = {cell.id: cell.cfg for cell in plan.cells}
     for record in new["cells"]:  # a command that did not sweep a factor of the study still set it
-        own = next((cell for cell in plan.cells if cell.id == record["run"]), None)
-        if own is not None:
-            record["factors"] = {key: factor_value(own.cfg, key) for key in new["factors"]} | own.factors
+        if record["run"] in own:
+            record["factors"] = {key: factor_value(own[record["run"]], key) for key in new["factors"]}
     new["warnings"] += [w for w in _kept(old, plan) if w not in new["warnings"]]
     if added:
         new["additions"].append({"when": _now(), "command": plan.command, "cells": added})

@@ -262,9 +262,11 @@ def _plain_hydra(cfg: DictConfig) -> dict[str, Any]:
 def _variant(cell: Cell) -> str:
     """What a cell's overrides say about its speed, in one order: without the seed, actions, names, notes and the study's
     own settings."""
-    words = {word: word.partition("=")[0] for word in cell.overrides}
-    kept = [w for w, key in words.items() if key not in NOT_IN_NAME and (key == "study.match" or key[:6] != "study.")]
-    return " ".join(sorted(kept))
+
+    def matters(key: str) -> bool:
+        return key not in NOT_IN_NAME and (key == "study.match" or not key.startswith("study."))
+
+    return " ".join(sorted(word for word in cell.overrides if matters(word.partition("=")[0])))
 
 
 def _data_key(cell: Cell) -> str:

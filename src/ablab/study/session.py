@@ -129,9 +129,7 @@ class Session:
     def _runner(self, plan: Plan, todo: list[Cell]) -> Runner:
         actions = plan.cells[0].cfg
         jobs = self._jobs(plan, len(todo))
-        work = {
-            c.id: float(c.costs["flops_per_token"]) * budget.tokens_per_step(c.cfg) * c.cfg.train.steps for c in todo
-        }
+        work = {c.id: float(c.costs["flops_per_token"]) * budget.tokens(c.cfg) for c in todo}
         return Runner(jobs, self._gpus, Board(self.console, work), bool(actions.fail_fast))
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -39,9 +40,9 @@ class Gradients:
     """
 
     def __init__(self, model: nn.Module, parameters: Sequence[nn.Parameter], where: Runtime, parts: int) -> None:
-        self.parts, self._threads = parts, max(1, torch.get_num_threads() // parts)
+        self.parts, threads = parts, max(1, torch.get_num_threads() // parts)
         self._model, self._parameters, self._where = model, list(parameters), where
-        self._pool = ThreadPoolExecutor(parts, "part", self._start) if parts > 1 else None
+        self._pool = ThreadPoolExecutor(parts, "part", partial(torch.set_num_threads, threads)) if parts > 1 else None
 
     def add(self, x: Tensor, y: Tensor, targets: int) -> Tensor:
         """Sum of the losses of `x` and `y` (B, T), detached; gradients are those of that sum over `targets`."""
@@ -49,12 +50,10 @@ class Gradients:
             loss = self._loss(x, y)
             (loss / max(targets, 1)).backward()
             return loss.detach()
-        jobs = [self._pool.submit(self._part, *part, targets)
-                for part in zip(x.tensor_split(self.parts), y.tensor_split(self.parts), strict=True) if len(part[0])]  # fmt: skip
         total = torch.zeros((), device=x.device)
-        for job in jobs:
-            loss, gradients = job.result()
-            total = total + loss
+        part = partial(self._part, targets)
+        for loss, gradients in self._pool.map(part, x.tensor_split(self.parts), y.tensor_split(self.parts)):
+            total += loss
             for parameter, gradient in zip(self._parameters, gradients, strict=True):
                 if gradient is not None:
                     # a copy: two parameters may be handed the same memory
@@ -66,15 +65,12 @@ class Gradients:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def _start(self) -> None:
-        torch.set_num_threads(self._threads)  # of the thread that calls it
-
     def _loss(self, x: Tensor, y: Tensor) -> Tensor:
         with self._where.autocast():
             loss, _ = self._model.loss(x, y)  # type: ignore[operator]
         return loss
 
-    def _part(self, x: Tensor, y: Tensor, targets: int) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+    def _part(self, targets: int, x: Tensor, y: Tensor) -> tuple[Tensor, tuple[Tensor | None, ...]]:
         loss = self._loss(x, y)
         return loss.detach(), torch.autograd.grad(loss / max(targets, 1), self._parameters, allow_unused=True)
 

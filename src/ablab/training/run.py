@@ -221,11 +221,11 @@ class Run:
     def _crew(self, spare: int) -> tuple[int, int]:
         """Batches of an evaluation at a time, and threads on each; the second, which decides the bits, does not depend on
         `spare`."""
-        threads, one = torch.get_num_threads(), 1
+        threads = torch.get_num_threads()
         size = work(self.model, self.cfg.train.eval_batch_size * self.cfg.model.context_length)
         if threads * spare < 2 or size < WORTH or not self._apart(training=False):
-            return one, threads
-        each = one if size <= LARGE else threads
+            return 1, threads
+        each = 1 if size <= LARGE else threads
         return threads * spare // each, each
 
     def _apart(self, training: bool) -> bool:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
+from support.scripts import load
 
 from ablab.analysis import stats
 
@@ -17,17 +14,7 @@ COUNT = 1_000
 LIMIT = 0.064  # 5 % and two standard errors
 
 
-def _load() -> ModuleType:
-    path = Path(__file__).parents[3] / "benchmarks" / "simulate_statistics.py"
-    spec = importlib.util.spec_from_file_location("simulate_statistics", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-simulate = _load()
+simulate = load("simulate_statistics")
 
 
 @pytest.fixture

@@ -38,13 +38,9 @@ def section(facts: Facts, pictures: Collection[str]) -> Section:
 
 def same_variant(facts: Facts) -> list[str]:
     """What pairs of one variant with itself show: the noise floor, and how often they were called different."""
-    pairs = (
-        [(row, partner) for row, partner, _ in one_factor_pairs(facts.rows, SALT, facts.plan.baseline.get(SALT))]
-        if SALT in facts.plan.factors
-        else []
-    )
-    if not pairs:
+    if SALT not in facts.plan.factors:
         return []
+    pairs = [(row, other) for row, other, _ in one_factor_pairs(facts.rows, SALT, facts.plan.baseline.get(SALT))]
     from ablab.analysis.stats.noise import false_verdict_share, noise_floor
 
     differences = [

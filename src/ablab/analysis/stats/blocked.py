@@ -12,7 +12,7 @@ from scipy import stats
 
 from . import sums
 from .dunnett import dunnett_critical, dunnett_sf
-from .paired import subtract, t_ratio
+from .paired import paired_t, subtract, t_ratio
 
 Array = NDArray[np.float64]
 
@@ -91,9 +91,9 @@ def blocked_dunnett(baseline: ArrayLike, arms: ArrayLike, alpha: float = 0.05, a
     half = critical * error
     p, adjusted = 2 * stats.t.sf(np.abs(T), df), np.array([dunnett_sf(float(t), m, df) for t in T])
     for i in apart:
-        own = 2 * float(stats.t.sf(abs(t_ratio(float(difference[i]), float(spread[i]) / math.sqrt(n))), n - 1))
-        p[i], adjusted[i] = max(p[i], own), max(adjusted[i], own)
-        half[i] = max(half[i], float(stats.t.isf(alpha / 2, n - 1)) * spread[i] / math.sqrt(n))
+        own = paired_t(d[i], alpha)
+        p[i], adjusted[i] = max(p[i], own.p), max(adjusted[i], own.p)
+        half[i] = max(half[i], own.ci[1] - difference[i])
     return Blocked(
         n=n,
         df=df,

@@ -115,13 +115,8 @@ def compare(
     if len(pool) >= 2:
         share = alpha * len(pool) / len(tested)
         apart = () if spread is None else spread.apart
-        reasons = [
-            *reasons,
-            *(
-                f"{pool[i]} varies more than the rest: its verdict must hold in its own paired t test, too"
-                for i in apart
-            ),
-        ]
+        own = "varies more than the rest: its verdict must hold in its own paired t test, too"
+        reasons = [*reasons, *(f"{pool[i]} {own}" for i in apart)]
         pooled, mse = _dunnett(found, pool, base, arms, share, margin, len(tested), apart)
         result |= pooled
     else:

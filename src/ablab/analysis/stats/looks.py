@@ -11,26 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from ablab.errors import UsageError
+from ablab.schema import check_looks
 
 DEFAULT_LOOKS = (3, 5, 8)
 STUDIES = 400_000
 _SEED = 20240607
 _LARGEST = 0.2  # p-values above this are never needed and count as 1
-
-
-def check_looks(looks: Sequence[int]) -> tuple[int, ...]:
-    """`looks` as a rising tuple of seed counts; UsageError unless they rise and are at least 2."""
-    numbers = tuple(int(n) for n in looks)
-    if not numbers or numbers[0] < 2 or any(b <= a for a, b in pairwise(numbers)):
-        raise UsageError(f"study.looks={list(looks)}: must be rising seed counts of 2 or more, such as [3, 5, 8]")
-    return numbers
 
 
 def look_level(looks: Sequence[int] = DEFAULT_LOOKS, alpha: float = 0.05) -> float:
